@@ -1,0 +1,30 @@
+/* See base/cores.h. A td_core_set has the layout of the kernel's mask on little-endian and 64-bit big-endian machines, so
+ * it is handed over as it is. */
+#include "base/cores.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+int32_t td_core_set_count(const td_core_set *set)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < TD_MAX_CORES / 64; i++)
+        count += __builtin_popcountll(set->bits[i]);
+    return count;
+}
+
+td_status *td_cores_allowed(td_core_set *out_set)
+{
+    memset(out_set, 0, sizeof *out_set);
+    if (sched_getaffinity(0, sizeof *out_set, (cpu_set_t *)(void *)out_set) != 0)
+        return TD_ERROR(TD_IO, "cannot read the set of cores this thread may use: %s", strerror(errno));
+    return NULL;
+}
+
+td_status *td_cores_bind_self(const td_core_set *set)
+{
+    if (sched_setaffinity(0, sizeof *set, (const cpu_set_t *)(const void *)set) != 0)
+        return TD_ERROR(TD_IO, "cannot bind a thread to %d core(s): %s", td_core_set_count(set), strerror(errno));
+    return NULL;
+}
