@@ -9,6 +9,8 @@
 #include "tandem/graph.h"
 #include "tandem/ops.h"
 
+#include "graph/names.h"
+
 typedef struct td_op td_op;
 
 typedef enum td_phase { TD_FORWARD = 0, TD_BACKWARD, TD_UPDATE } td_phase;
@@ -37,7 +39,7 @@ typedef struct td_value_info {
 
 typedef struct td_node {
     char *name;
-    bool named; /* by the user; automatic names may tie until the graph is checked */
+    bool tied; /* an automatic name that was taken already; an error when the graph is checked unless td_name mends it */
     const td_op *op;
     int32_t n_inputs, n_outputs, n_attrs;
     int32_t *inputs, *outputs; /* value ids; inputs -1 where absent */
@@ -61,8 +63,7 @@ struct td_graph {
     bool failed;
     td_phase phase;          /* of nodes being added */
     int32_t differentiating; /* the forward node while a gradient is being built, else -1 */
-    int32_t differentiating_input;
-    struct td_name_map *names; /* node and value names to ids */
+    td_name_map node_names, value_names;
 };
 
 /* Numbers of a dim or shape at capacity, and at actual extents (one number per extent). */
@@ -82,6 +83,12 @@ td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, cons
 /* Node ids in a deterministic topological order: by data edges and state order, ties by name. Independent of creation
  * order. *out_order has n_nodes entries, td_free it. */
 td_status *td_graph_order(const td_graph *graph, int32_t **out_order) TD_MUST_USE;
+
+/* The rank of each node in the order of names. *out_rank has n_nodes entries, td_free it. */
+td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank) TD_MUST_USE;
+/* The port that input `input` of a node belongs to (the last one repeats), and whether the op writes it. */
+const struct td_port *td_node_port(const td_node *node, int32_t input);
+bool td_node_writes(const td_node *node, int32_t input);
 
 /* Gradients of `loss` with respect to every trainable parameter it depends on: adds the backward nodes. out_gradients[v]
  * (n_values of the graph before the call) is the gradient value of parameter v, or -1. A trainable parameter without a

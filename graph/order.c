@@ -1,0 +1,196 @@
+/* Topological orders that do not depend on the order in which nodes were made: Kahn's algorithm over data edges and state
+ * order, always taking the ready node with the smallest name.
+ *
+ * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
+ * it (the update), and two writers of one state have no order, so they are an error. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+typedef struct edges {
+    int32_t *first; /* n_nodes + 1 */
+    int32_t *to;
+    int32_t *indegree;
+} edges;
+
+const td_port *td_node_port(const td_node *node, int32_t input)
+{
+    int32_t port = 0;
+    while (port < input && port + 1 < TD_MAX_PORTS && node->op->inputs[port + 1].name)
+        port++;
+    return &node->op->inputs[port];
+}
+
+bool td_node_writes(const td_node *node, int32_t input)
+{
+    return node->inputs[input] >= 0 && td_node_port(node, input)->flags & TD_PORT_WRITES;
+}
+
+/* writer[v]: the node that writes state v, or -1. */
+static td_status *find_writers(const td_graph *graph, int32_t *writer)
+{
+    memset(writer, 0xff, (size_t)graph->n_values * sizeof *writer);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs; i++) {
+            if (!td_node_writes(node, i))
+                continue;
+            int32_t value = node->inputs[i];
+            if (writer[value] >= 0 && writer[value] != n)
+                return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" and \"%s\" both write \"%s\": state has one writer a step",
+                                graph->nodes[writer[value]].name, node->name, graph->values[value].name);
+            writer[value] = n;
+        }
+    }
+    return NULL;
+}
+
+/* Calls `visit` for each predecessor of each node; returns the number of edges. */
+static int64_t each_edge(const td_graph *graph, const int32_t *writer, edges *e, int32_t *fill)
+{
+    int64_t count = 0;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs; i++) {
+            int32_t value = node->inputs[i];
+            if (value < 0)
+                continue;
+            int32_t producer = graph->values[value].producer, from = producer, to = n;
+            if (producer < 0 && writer[value] >= 0 && writer[value] != n) {
+                from = n;
+                to = writer[value];
+            }
+            if (from < 0 || from == to)
+                continue;
+            count++;
+            if (fill) {
+                e->to[fill[from]++] = to;
+                e->indegree[to]++;
+            } else {
+                e->first[from + 1]++;
+            }
+        }
+    }
+    return count;
+}
+
+/* ---- a heap of nodes by name rank --------------------------------------------------------------------------------------------- */
+
+typedef struct heap {
+    int32_t *items;
+    int32_t n;
+    const int32_t *rank;
+} heap;
+
+static void heap_push(heap *h, int32_t item)
+{
+    int32_t i = h->n++;
+    for (; i > 0 && h->rank[h->items[(i - 1) / 2]] > h->rank[item]; i = (i - 1) / 2)
+        h->items[i] = h->items[(i - 1) / 2];
+    h->items[i] = item;
+}
+
+static int32_t heap_pop(heap *h)
+{
+    int32_t top = h->items[0], item = h->items[--h->n], i = 0;
+    for (;;) {
+        int32_t child = 2 * i + 1;
+        if (child + 1 < h->n && h->rank[h->items[child + 1]] < h->rank[h->items[child]])
+            child++;
+        if (child >= h->n || h->rank[h->items[child]] >= h->rank[item])
+            break;
+        h->items[i] = h->items[child];
+        i = child;
+    }
+    h->items[i] = item;
+    return top;
+}
+
+static int compare_names(const void *a, const void *b, void *context)
+{
+    const td_graph *graph = context;
+    return strcmp(graph->nodes[*(const int32_t *)a].name, graph->nodes[*(const int32_t *)b].name);
+}
+
+td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank)
+{
+    int32_t *rank = NULL, *sorted = NULL;
+    *out_rank = NULL;
+    TD_TRY(TD_NEW(rank, graph->n_nodes + 1));
+    td_status *status = TD_NEW(sorted, graph->n_nodes + 1);
+    if (status) {
+        td_free(rank);
+        return status;
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        sorted[i] = i;
+    qsort_r(sorted, (size_t)graph->n_nodes, sizeof *sorted, compare_names, (void *)(uintptr_t)graph);
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        rank[sorted[i]] = i;
+    td_free(sorted);
+    *out_rank = rank;
+    return NULL;
+}
+
+static td_status *kahn(const td_graph *graph, edges *e, heap *h, int32_t *order)
+{
+    int32_t n = (int32_t)graph->n_nodes, done = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (e->indegree[i] == 0)
+            heap_push(h, i);
+    while (h->n) {
+        int32_t node = heap_pop(h);
+        order[done++] = node;
+        for (int32_t k = e->first[node]; k < e->first[node + 1]; k++)
+            if (--e->indegree[e->to[k]] == 0)
+                heap_push(h, e->to[k]);
+    }
+    if (done == n)
+        return NULL;
+    int32_t stuck = 0;
+    while (e->indegree[stuck] == 0)
+        stuck++;
+    return TD_ERROR(TD_INVALID_ARGUMENT, "the graph has a cycle through \"%s\": it reads what can only exist after it ran",
+                    graph->nodes[stuck].name);
+}
+
+td_status *td_graph_order(const td_graph *graph, int32_t **out_order)
+{
+    td_status *status = NULL;
+    edges e = {0};
+    heap h = {0};
+    int32_t *writer = NULL, *fill = NULL, *rank = NULL, *order = NULL;
+    int64_t n = graph->n_nodes;
+    *out_order = NULL;
+    TD_TRY_OR(status, done, TD_NEW(writer, graph->n_values + 1));
+    TD_TRY_OR(status, done, TD_NEW(fill, n + 1));
+    TD_TRY_OR(status, done, TD_NEW(order, n + 1));
+    TD_TRY_OR(status, done, TD_NEW(h.items, n + 1));
+    TD_TRY_OR(status, done, TD_NEW(e.first, n + 2));
+    TD_TRY_OR(status, done, TD_NEW(e.indegree, n + 1));
+    TD_TRY_OR(status, done, td_graph_name_ranks(graph, &rank));
+    TD_TRY_OR(status, done, find_writers(graph, writer));
+    int64_t count = each_edge(graph, writer, &e, NULL);
+    TD_TRY_OR(status, done, TD_NEW(e.to, count + 1));
+    for (int64_t i = 0; i < n; i++) {
+        e.first[i + 1] += e.first[i];
+        fill[i] = e.first[i];
+    }
+    (void)each_edge(graph, writer, &e, fill);
+    h.rank = rank;
+    TD_TRY_OR(status, done, kahn(graph, &e, &h, order));
+    *out_order = order;
+    order = NULL;
+done:
+    td_free(writer);
+    td_free(fill);
+    td_free(rank);
+    td_free(order);
+    td_free(h.items);
+    td_free(e.first);
+    td_free(e.to);
+    td_free(e.indegree);
+    return status;
+}
