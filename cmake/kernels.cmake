@@ -1,0 +1,22 @@
+# One source per kernel, one object per instruction set: every backends/cpu/kernels/*.c is compiled once for each entry of
+# TANDEM_ISAS, with TD_ISA set to its name; the cpu backend picks one set at start.
+file(GLOB TANDEM_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*.c)
+list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/_template")
+set(TANDEM_ISAS baseline)
+set(TANDEM_ISA_FLAGS_baseline "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND TANDEM_ISAS avx2 avx512)
+  set(TANDEM_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+  set(TANDEM_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
+endif()
+
+set(TANDEM_KERNEL_OBJECTS "")
+if(TANDEM_KERNELS)
+  foreach(isa ${TANDEM_ISAS})
+    add_library(tandem_kernels_${isa} OBJECT ${TANDEM_KERNELS})
+    target_link_libraries(tandem_kernels_${isa} PRIVATE tandem_libraries)
+    target_compile_options(tandem_kernels_${isa} PRIVATE -O3 -fno-trapping-math ${TANDEM_ISA_FLAGS_${isa}})
+    target_compile_definitions(tandem_kernels_${isa} PRIVATE TD_ISA=${isa} TD_ISA_${isa}=1)
+    list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_${isa}>)
+  endforeach()
+endif()

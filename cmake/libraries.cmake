@@ -1,0 +1,22 @@
+# The libraries that Tandem stands on, as one target. All are required but oneDNN: without it the cpu backend multiplies
+# matrices with the reference GEMM, which gives the same bits on every device but is slow.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(TANDEM_PACKAGES REQUIRED IMPORTED_TARGET hwloc yaml-0.1 jansson zlib libxxhash)
+
+# Not find_package(dnnl): distributions' package files insist on the OpenCL headers, which nothing here includes.
+find_path(TANDEM_ONEDNN_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(TANDEM_ONEDNN_LIBRARY dnnl)
+
+add_library(tandem_libraries INTERFACE)
+target_link_libraries(tandem_libraries INTERFACE PkgConfig::TANDEM_PACKAGES Threads::Threads m ${CMAKE_DL_LIBS})
+if(TANDEM_ONEDNN_INCLUDE AND TANDEM_ONEDNN_LIBRARY)
+  set(TANDEM_HAVE_ONEDNN ON)
+  target_link_libraries(tandem_libraries INTERFACE ${TANDEM_ONEDNN_LIBRARY})
+  target_include_directories(tandem_libraries SYSTEM INTERFACE ${TANDEM_ONEDNN_INCLUDE})
+  target_compile_definitions(tandem_libraries INTERFACE TANDEM_HAVE_ONEDNN=1)
+else()
+  set(TANDEM_HAVE_ONEDNN OFF)
+  message(WARNING "oneDNN was not found: the cpu backend will use the reference GEMM, which is many times slower.\n"
+                  "  To have it: tools/install-packages, or the package libdnnl-dev")
+endif()
