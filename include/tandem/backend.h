@@ -119,7 +119,7 @@ typedef struct td_device_properties {
     double link_latency_s;
     double flops_per_s, memory_bytes_per_s; /* estimates for planning; 0 unknown */
     int32_t cores;                          /* host cores that its kernels use; 0: none */
-    int32_t reserved;
+    int32_t lanes;                          /* compute queues to open, so that subgraphs run side by side; 0: one */
     char description[96]; /* "oneDNN 2.6.3, AVX2" */
 } td_device_properties;
 

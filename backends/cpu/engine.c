@@ -1,0 +1,103 @@
+/* Choosing, preparing and running CPU kernels: see engine.h. */
+#include "backends/cpu/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+struct td_cpu_prepared {
+    const td_cpu_kernel *kernel; /* NULL: the reference kernel */
+    void *state;
+    td_status *(*reference)(const td_kernel_call *call);
+};
+
+const char *const td_gemm_kind_names[] = {"tiles", "library", "reference", NULL};
+
+td_status *td_cpu_engine_init(td_cpu_engine *engine, const td_host_services *host, td_gemm_kind gemm)
+{
+    *engine = (td_cpu_engine){.host = host, .gemm = gemm};
+    return td_isa_choose(&engine->isa);
+}
+
+void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes)
+{
+    (void)snprintf(out, bytes, "%s kernels", td_isa_name(engine->isa));
+}
+
+double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)
+{
+    static const double flops_per_cycle[TD_ISA_COUNT] = {8, 32, 64};
+    return 2.5e9 * flops_per_cycle[engine->isa] * cores;
+}
+
+static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_kernel_call *call)
+{
+    int32_t n_kernels = 0;
+    const td_cpu_kernel *const *kernels = td_isa_kernels(engine->isa, &n_kernels);
+    for (int32_t i = 0; i < n_kernels; i++)
+        if (strcmp(kernels[i]->op, call->op) == 0 && (!kernels[i]->supports || kernels[i]->supports(call)))
+            return kernels[i];
+    return NULL;
+}
+
+bool td_cpu_engine_supports(const td_cpu_engine *engine, const td_kernel_call *call, char *reason, size_t reason_bytes)
+{
+    if (find_kernel(engine, call) || engine->host->reference_kernel(call->op))
+        return true;
+    if (reason && reason_bytes)
+        (void)snprintf(reason, reason_bytes, "no CPU kernel and no reference kernel of %s takes these dtypes and shapes",
+                       call->op);
+    return false;
+}
+
+td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_call *call, td_cpu_prepared **out_prepared,
+                                 size_t *out_scratch_bytes)
+{
+    *out_prepared = NULL;
+    *out_scratch_bytes = 0;
+    td_cpu_prepared *prepared = NULL;
+    TD_TRY(TD_NEW(prepared, 1));
+    td_status *status = NULL;
+    prepared->kernel = find_kernel(engine, call);
+    if (!prepared->kernel) {
+        prepared->reference = engine->host->reference_kernel(call->op);
+        if (!prepared->reference) {
+            status = TD_ERROR(TD_UNSUPPORTED, "%s %s: no CPU kernel and no reference kernel takes these dtypes and shapes",
+                              call->op, call->name ? call->name : "");
+            goto done;
+        }
+        *out_prepared = prepared;
+        return NULL;
+    }
+    if (prepared->kernel->prepare)
+        TD_TRY_OR(status, done, prepared->kernel->prepare(engine, call, &prepared->state));
+    if (prepared->kernel->scratch_bytes)
+        *out_scratch_bytes = prepared->kernel->scratch_bytes(call, prepared->state);
+    *out_prepared = prepared;
+    return NULL;
+done:
+    td_free(prepared);
+    return status;
+}
+
+void td_cpu_engine_release(td_cpu_prepared *prepared)
+{
+    if (!prepared)
+        return;
+    if (prepared->kernel && prepared->kernel->destroy)
+        prepared->kernel->destroy(prepared->state);
+    td_free(prepared);
+}
+
+td_status *td_cpu_engine_run(td_cpu_prepared *prepared, const td_kernel_call *call, td_team *team)
+{
+    if (!prepared->kernel)
+        return prepared->reference(call);
+    return prepared->kernel->run(call, team, prepared->state);
+}
+
+bool td_cpu_engine_is_own(const td_cpu_prepared *prepared)
+{
+    return prepared->kernel != NULL;
+}

@@ -1,0 +1,98 @@
+/* The choice of the instruction set, and the tables of kernels compiled for each: see isa.h. */
+#include "backends/cpu/isa.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define TD_ISA_HAS_X86 1
+#else
+#define TD_ISA_HAS_X86 0
+#endif
+
+/* One table per instruction set, all in the order of kernels.def. */
+#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_baseline;
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+static const td_cpu_kernel *const baseline_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_baseline,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+
+#if TD_ISA_HAS_X86
+#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx2, td_cpu_kernel_##symbol##_avx512;
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+static const td_cpu_kernel *const avx2_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx2,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+static const td_cpu_kernel *const avx512_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx512,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+#endif
+
+static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512"};
+
+const char *td_isa_name(td_isa isa)
+{
+    return names[isa];
+}
+
+bool td_isa_available(td_isa isa)
+{
+    if (isa == TD_ISA_BASELINE)
+        return true;
+#if TD_ISA_HAS_X86
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    if (isa == TD_ISA_AVX2)
+        return avx2;
+    if (isa == TD_ISA_AVX512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+    return false;
+}
+
+td_isa td_isa_best(void)
+{
+    for (int32_t isa = TD_ISA_COUNT - 1; isa > 0; isa--)
+        if (td_isa_available((td_isa)isa))
+            return (td_isa)isa;
+    return TD_ISA_BASELINE;
+}
+
+td_status *td_isa_choose(td_isa *out_isa)
+{
+    *out_isa = td_isa_best();
+    const char *wanted = getenv("TANDEM_ISA");
+    if (!wanted || !*wanted)
+        return NULL;
+    for (int32_t isa = 0; isa < TD_ISA_COUNT; isa++) {
+        if (strcmp(wanted, names[isa]) != 0)
+            continue;
+        if (!td_isa_available((td_isa)isa))
+            return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: this processor cannot run it; the best one here is %s", wanted,
+                            names[*out_isa]);
+        *out_isa = (td_isa)isa;
+        return NULL;
+    }
+    return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512", wanted);
+}
+
+const td_cpu_kernel *const *td_isa_kernels(td_isa isa, int32_t *out_count)
+{
+    *out_count = (int32_t)(sizeof baseline_kernels / sizeof baseline_kernels[0]);
+#if TD_ISA_HAS_X86
+    if (isa == TD_ISA_AVX512)
+        return avx512_kernels;
+    if (isa == TD_ISA_AVX2)
+        return avx2_kernels;
+#endif
+    return baseline_kernels;
+}
