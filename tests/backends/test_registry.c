@@ -156,7 +156,7 @@ static void test_wrong_options_are_refused_with_what_is_allowed(void **state)
     static const struct {
         const char *text, *part;
     } cases[] = {
-        {"memroy=1", "emulated: unknown device option \"memroy\"\nknown: memory, cores, gemm, link, latency"},
+        {"memroy=1", "emulated: unknown device option \"memroy\"\n  known: memory, cores, gemm, link, latency"},
         {"memory", "\"memory\": expected key=value"},
         {"memory=", "memory=: expected bytes"},
         {"memory=1XB", "memory=1XB: expected bytes"},
