@@ -1,0 +1,120 @@
+/* From a graph to a plan: which device runs what, in which order, in which bytes. Everything that can be refused is
+ * refused here, before anything is allocated for a run.
+ *
+ *     td_train_options options = td_train_defaults();
+ *     td_device(&options, "cpu", NULL);
+ *     td_device(&options, "accel", "emulated:memory=256MiB,cores=1");
+ *     td_place(&options, "table.*", "cpu");
+ *     td_group(&options, "table.*", td_lazy_adam(1e-3));
+ *     td_group(&options, "*", td_adamw(1e-3, .weight_decay = 0.01));
+ *     td_plan *plan = NULL;
+ *     TD_TRY(td_plan_train(graph, loss, &options, &plan));
+ *     ...
+ *     td_plan_release(plan);
+ *     td_train_options_deinit(&options);
+ *
+ * A plan is immutable, keeps its own copy of the graph, and may be used by several threads. Options belong to the caller;
+ * they remember their first error, which the next td_plan_* call reports. Plans made from one options value share its opened
+ * devices, which stay open until the last of them is released. */
+#ifndef TANDEM_PLAN_H
+#define TANDEM_PLAN_H
+
+#include "tandem/graph.h"
+#include "tandem/optimizer.h"
+#include "tandem/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_plan td_plan;
+typedef struct td_store td_store;
+typedef struct td_machine td_machine;
+
+typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
+
+typedef struct td_option_entry {
+    char *match; /* a pattern, or a device's name */
+    char *value; /* a target, or a device's "backend:options" */
+    char *cause; /* where it was said: "rule \"table.*\" (dlrm.yaml:14)" */
+    td_optimizer optimizer;
+} td_option_entry;
+
+typedef struct td_option_list {
+    td_option_entry *items;
+    int64_t n, capacity;
+} td_option_list;
+
+/* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
+typedef struct td_train_options {
+    uint64_t seed;
+    bool offload_embedding;  /* lookups and their tables on the host: offload.embedding = cpu */
+    bool no_pipeline;        /* each step ends before the next begins */
+    td_switch early_lookup;  /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
+    td_option_list devices, placements, groups;
+    char *default_device;
+    td_machine *machine;
+    td_status *error;
+} td_train_options;
+
+td_train_options td_train_defaults(void);
+void td_train_options_deinit(td_train_options *options);
+/* Adds a device. `what`: "backend" or "backend:key=value,..."; NULL: the backend called like the device. The host ("cpu") is
+ * always there; naming it gives it options ("cpu:threads=2,lanes=1,gemm=tiles"). A backend may be a path to a .so. */
+void td_device(td_train_options *options, const char *name, const char *what);
+/* Where ops without a target, rule or other cause go; the first accelerator, or the host when there is none. */
+void td_default_device(td_train_options *options, const char *name);
+/* A placement rule: ops and parameters whose names match the pattern run and live on `target`. The first match counts.
+ * `cause` (NULL: made from the pattern) is what explanations say. */
+void td_place(td_train_options *options, const char *match, const char *target);
+void td_place_because(td_train_options *options, const char *match, const char *target, const char *cause);
+/* An optimizer group: parameters whose names match and that no earlier group matched. */
+void td_group(td_train_options *options, const char *match, td_optimizer optimizer);
+
+/* A plan for training: forward, backward of `loss` (one f32 number), updates. Every trainable parameter needs a group. */
+td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan) TD_MUST_USE;
+/* A plan that computes `outputs` (and all td_output values) only; dropout is off. `store` (may be NULL): parameters stay where
+ * this store has them. */
+td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_outputs, td_train_options *options,
+                            const td_store *store, td_plan **out_plan) TD_MUST_USE;
+td_plan *td_plan_retain(td_plan *plan);
+void td_plan_release(td_plan *plan);
+
+/* ---- looking ------------------------------------------------------------------------------------------------------- */
+
+typedef struct td_plan_summary {
+    int32_t devices, subgraphs, cut_edges; /* cut edges: values that cross, counted per destination */
+    int64_t to_device_bytes_per_step, to_host_bytes_per_step; /* at capacity */
+    double plan_ms;       /* planning time */
+    double step_bound_s;  /* critical path by the devices' estimates */
+    bool early_lookup;
+    bool from_cache;
+} td_plan_summary;
+td_plan_summary td_plan_summarize(const td_plan *plan);
+
+typedef struct td_plan_device_summary {
+    const char *name, *backend, *description;
+    uint64_t capacity_bytes; /* 0: no limit of its own */
+    uint64_t peak_bytes, parameter_bytes, state_bytes, activation_bytes; /* peak = store + arena, scratch included */
+    double busy_s; /* per step, estimated */
+    bool is_host;
+} td_plan_device_summary;
+td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);
+
+/* Bytes that one step of these actual extents copies in each direction (contract c). `samples` is the batch extent's size;
+ * other extents are given by name in td_session; here all others are at capacity. */
+void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host);
+
+/* All facts as JSON (stable names: see docs/plan.md), Graphviz text, why an op is where it is, the state after a pass. Text is
+ * the caller's: td_text_free. Unknown names are errors that name the nearest. */
+td_status *td_plan_json(const td_plan *plan, char **out_text) TD_MUST_USE;
+td_status *td_plan_dot(const td_plan *plan, char **out_text) TD_MUST_USE;
+td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text) TD_MUST_USE;
+/* A pass by name (partition/passes.def); td_plan_passes lists them. */
+td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text) TD_MUST_USE;
+int32_t td_plan_passes(const char *const **out_names);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

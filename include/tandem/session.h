@@ -1,0 +1,108 @@
+/* Running a plan: a store owns parameters, optimizer state and counters by name; a session runs a plan's steps on it.
+ *
+ *     td_store *store = NULL;
+ *     TD_TRY(td_store_create(plan, &store));
+ *     td_session *session = NULL;
+ *     TD_TRY(td_session_create(plan, store, &session));
+ *     TD_TRY(td_session_run(session, &source, 1000, on_step, context));
+ *     td_session_destroy(session);
+ *     td_store_release(store);
+ *
+ * Several plans (train, evaluate) may bind to one store; one session runs at a time on a store. A session is used from one
+ * thread; td_session_stop may be called from any thread or signal handler. */
+#ifndef TANDEM_SESSION_H
+#define TANDEM_SESSION_H
+
+#include "tandem/data.h"
+#include "tandem/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_session td_session;
+
+/* ---- stores --------------------------------------------------------------------------------------------------------- */
+
+/* Allocates every parameter and state of the plan at its home and fills it with initial values. */
+td_status *td_store_create(td_plan *plan, td_store **out_store) TD_MUST_USE;
+td_store *td_store_retain(td_store *store);
+void td_store_release(td_store *store);
+/* Parameters are named as in the graph; states "<parameter>/<slot>" ("top.0.weight/m"). */
+int32_t td_store_count(const td_store *store);
+const char *td_store_name(const td_store *store, int32_t index);
+/* Shape, dtype, and device name of an entry; -1 when there is none of that name. */
+int32_t td_store_find(const td_store *store, const char *name);
+td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *out_tensor, bool *out_is_parameter,
+                             const char **out_device) TD_MUST_USE;
+/* Copies `count` elements from `first` on to or from host memory. No session may be running. */
+td_status *td_store_read(const td_store *store, int32_t index, int64_t first, int64_t count, void *out_data) TD_MUST_USE;
+td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data) TD_MUST_USE;
+/* Steps begun and updates applied so far. */
+int64_t td_store_steps(const td_store *store);
+int64_t td_store_updates(const td_store *store);
+/* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index) over blocks of 1,024 elements of each
+ * parameter (rows of two-dimensional parameters that were looked up sparsely count like all others). */
+td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum) TD_MUST_USE;
+
+/* A checkpoint is a directory: safetensors shards and a manifest that is renamed into place last. `position`: where the data
+ * is (epoch and batch index), handed back by load. Load takes any device split; names and shapes must agree. */
+typedef struct td_data_position {
+    int64_t epoch, batch;
+} td_data_position;
+td_status *td_store_save(const td_store *store, const char *directory, td_data_position position) TD_MUST_USE;
+td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position) TD_MUST_USE;
+
+/* ---- sessions ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct td_step_report {
+    int64_t step; /* from 1, over the store's life */
+    int64_t samples;
+    float loss;
+    double seconds; /* since the previous report, or since the step began if it is the first of a run */
+    double wait_data_s;
+    const td_batch *batch; /* valid during the call */
+    /* Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). */
+    const td_tensor *outputs;
+    int32_t n_outputs;
+} td_step_report;
+
+/* Returns true to go on. */
+typedef bool (*td_on_step)(void *context, const td_step_report *report);
+
+td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_session) TD_MUST_USE;
+void td_session_destroy(td_session *session);
+/* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop.
+ * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
+ * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. */
+td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step, void *context) TD_MUST_USE;
+/* One step on a batch in hand. */
+td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report) TD_MUST_USE;
+/* Asks a run to end after the steps in flight. Safe in a signal handler. */
+void td_session_stop(td_session *session);
+/* Sets a run-time scalar (td_scalar) for steps admitted from now on. */
+td_status *td_session_set_scalar(td_session *session, const char *name, const double *numbers, int32_t n) TD_MUST_USE;
+
+typedef struct td_session_counters {
+    int64_t steps;
+    int64_t to_device_bytes, to_host_bytes; /* actually copied */
+    int64_t planned_to_device_bytes, planned_to_host_bytes; /* the plan's formula at the same extents */
+    int64_t bags_looked_up, bags_looked_up_early; /* early lookup, where it is on */
+    double seconds, copy_s, exposed_s; /* exposed: a copy or the host worked while every accelerator idled */
+    double copy_or_host_s;             /* a copy or the host worked */
+} td_session_counters;
+td_session_counters td_session_read_counters(const td_session *session);
+
+typedef struct td_device_counters {
+    const char *name;
+    uint64_t capacity_bytes, now_bytes, peak_bytes, planned_peak_bytes;
+    double busy_s; /* of all compute lanes together */
+    int64_t kernels;
+} td_device_counters;
+int32_t td_session_devices(const td_session *session);
+td_device_counters td_session_device(const td_session *session, int32_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
