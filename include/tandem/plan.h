@@ -2,8 +2,8 @@
  * refused here, before anything is allocated for a run.
  *
  *     td_train_options options = td_train_defaults();
- *     td_device(&options, "cpu", NULL);
- *     td_device(&options, "accel", "emulated:memory=256MiB,cores=1");
+ *     td_add_device(&options, "cpu", NULL);
+ *     td_add_device(&options, "accel", "emulated:memory=256MiB,cores=1");
  *     td_place(&options, "table.*", "cpu");
  *     td_group(&options, "table.*", td_lazy_adam(1e-3));
  *     td_group(&options, "*", td_adamw(1e-3, .weight_decay = 0.01));
@@ -61,7 +61,7 @@ td_train_options td_train_defaults(void);
 void td_train_options_deinit(td_train_options *options);
 /* Adds a device. `what`: "backend" or "backend:key=value,..."; NULL: the backend called like the device. The host ("cpu") is
  * always there; naming it gives it options ("cpu:threads=2,lanes=1,gemm=tiles"). A backend may be a path to a .so. */
-void td_device(td_train_options *options, const char *name, const char *what);
+void td_add_device(td_train_options *options, const char *name, const char *what);
 /* Where ops without a target, rule or other cause go; the first accelerator, or the host when there is none. */
 void td_default_device(td_train_options *options, const char *name);
 /* A placement rule: ops and parameters whose names match the pattern run and live on `target`. The first match counts.

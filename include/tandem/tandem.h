@@ -12,5 +12,7 @@
 #include "tandem/ops.h"
 #include "tandem/optimizer.h"
 #include "tandem/data.h"
+#include "tandem/plan.h"
+#include "tandem/session.h"
 
 #endif
