@@ -1,0 +1,49 @@
+/* Names with the fewest edits between them: see base/nearest.h. Three rows of the usual table. */
+#include "base/nearest.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { LONGEST = 63 };
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+int32_t td_edit_distance(const char *a, const char *b)
+{
+    int32_t rows[3][LONGEST + 1];
+    int32_t a_length = (int32_t)strnlen(a, LONGEST), b_length = (int32_t)strnlen(b, LONGEST);
+    for (int32_t j = 0; j <= b_length; j++)
+        rows[0][j] = j;
+    for (int32_t i = 1; i <= a_length; i++) {
+        int32_t *now = rows[i % 3], *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int32_t j = 1; j <= b_length; j++) {
+            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            now[j] = least(above[j - 1] + (x != y), least(above[j], now[j - 1]) + 1);
+            bool swapped =
+                i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]);
+            if (swapped)
+                now[j] = least(now[j], two_above[j - 2] + 1);
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+const char *td_nearest(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
+                       const void *context)
+{
+    const char *best = NULL;
+    int32_t fewest = INT32_MAX;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t edits = td_edit_distance(name, at(context, i));
+        if (edits < fewest) {
+            fewest = edits;
+            best = at(context, i);
+        }
+    }
+    return best;
+}
