@@ -21,5 +21,7 @@ install(FILES ${CMAKE_BINARY_DIR}/tandemConfig.cmake ${CMAKE_BINARY_DIR}/tandemC
 if(TANDEM_HAVE_ONEDNN)
   set(TANDEM_PRIVATE_LIBRARIES "-ldnnl")
 endif()
+# Relative to the file itself: `cmake --install --prefix` may put everything elsewhere than configured.
+file(RELATIVE_PATH TANDEM_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/tandem.pc.in tandem.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tandem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
