@@ -17,8 +17,8 @@
 enum { TD_COEFFICIENTS = 16, TD_MAX_SLOTS = 3 };
 
 typedef struct td_slot {
-    const char *name;              /* "m", "v", "acc": as in checkpoints; NULL ends the list */
-    bool per_row;                  /* one number per row of the parameter rather than one per element */
+    const char *name; /* "m", "v", "acc": as in checkpoints; NULL ends the list */
+    bool per_row;     /* one number per row, f32 [first dimension of the parameter], rather than one per element */
     bool from_initial_accumulator; /* starts at the setting initial_accumulator instead of 0 */
     const char *only_with; /* a setting: the slot, and those after it, exist only where that is not 0; NULL: always */
 } td_slot;
