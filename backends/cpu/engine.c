@@ -34,7 +34,7 @@ double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)
 static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_kernel_call *call)
 {
     int32_t n_kernels = 0;
-    const td_cpu_kernel *const *kernels = td_isa_kernels(engine->isa, &n_kernels);
+    const td_cpu_kernel *const *kernels = td_cpu_kernels(engine->isa, &n_kernels);
     for (int32_t i = 0; i < n_kernels; i++)
         if (strcmp(kernels[i]->op, call->op) == 0 && (!kernels[i]->supports || kernels[i]->supports(call)))
             return kernels[i];

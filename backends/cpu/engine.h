@@ -5,7 +5,8 @@
 #ifndef TANDEM_BACKENDS_CPU_ENGINE_H
 #define TANDEM_BACKENDS_CPU_ENGINE_H
 
-#include "backends/cpu/isa.h"
+#include "backends/cpu/kernel.h"
+#include "backends/isa.h"
 
 /* How matrix products are computed (backends/cpu/gemm.h). */
 typedef enum td_gemm_kind {
@@ -39,5 +40,8 @@ void td_cpu_engine_release(td_cpu_prepared *prepared);
 td_status *td_cpu_engine_run(td_cpu_prepared *prepared, const td_kernel_call *call, td_team *team) TD_MUST_USE;
 /* Whether a kernel of kernels.def was chosen, rather than the reference kernel. */
 bool td_cpu_engine_is_own(const td_cpu_prepared *prepared);
+
+/* The kernels of kernels.def for an available instruction set; *out_count of them. */
+const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count);
 
 #endif

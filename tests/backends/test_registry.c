@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "backends/cpu/isa.h"
+#include "backends/isa.h"
 #include "backends/options.h"
 #include "backends/registry.h"
 #include "base/memory.h"

@@ -1,6 +1,7 @@
-/* The choice of the instruction set, and the tables of kernels compiled for each: see isa.h. */
-#include "backends/cpu/isa.h"
+/* The choice of the instruction set: see isa.h. */
+#include "backends/isa.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,32 +9,6 @@
 #define TD_ISA_HAS_X86 1
 #else
 #define TD_ISA_HAS_X86 0
-#endif
-
-/* One table per instruction set, all in the order of kernels.def. */
-#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_baseline;
-#include "backends/cpu/kernels.def"
-#undef TD_CPU_KERNEL
-static const td_cpu_kernel *const baseline_kernels[] = {
-#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_baseline,
-#include "backends/cpu/kernels.def"
-#undef TD_CPU_KERNEL
-};
-
-#if TD_ISA_HAS_X86
-#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx2, td_cpu_kernel_##symbol##_avx512;
-#include "backends/cpu/kernels.def"
-#undef TD_CPU_KERNEL
-static const td_cpu_kernel *const avx2_kernels[] = {
-#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx2,
-#include "backends/cpu/kernels.def"
-#undef TD_CPU_KERNEL
-};
-static const td_cpu_kernel *const avx512_kernels[] = {
-#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx512,
-#include "backends/cpu/kernels.def"
-#undef TD_CPU_KERNEL
-};
 #endif
 
 static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512"};
@@ -83,16 +58,4 @@ td_status *td_isa_choose(td_isa *out_isa)
         return NULL;
     }
     return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512", wanted);
-}
-
-const td_cpu_kernel *const *td_isa_kernels(td_isa isa, int32_t *out_count)
-{
-    *out_count = (int32_t)(sizeof baseline_kernels / sizeof baseline_kernels[0]);
-#if TD_ISA_HAS_X86
-    if (isa == TD_ISA_AVX512)
-        return avx512_kernels;
-    if (isa == TD_ISA_AVX2)
-        return avx2_kernels;
-#endif
-    return baseline_kernels;
 }

@@ -1,0 +1,45 @@
+/* The kernels of kernels.def, one table for each instruction set they are compiled for. */
+#include "backends/cpu/engine.h"
+
+#if defined(__x86_64__)
+#define TD_ISA_HAS_X86 1
+#else
+#define TD_ISA_HAS_X86 0
+#endif
+
+#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_baseline;
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+static const td_cpu_kernel *const baseline_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_baseline,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+
+#if TD_ISA_HAS_X86
+#define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx2, td_cpu_kernel_##symbol##_avx512;
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+static const td_cpu_kernel *const avx2_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx2,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+static const td_cpu_kernel *const avx512_kernels[] = {
+#define TD_CPU_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx512,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_KERNEL
+};
+#endif
+
+const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
+{
+    *out_count = (int32_t)(sizeof baseline_kernels / sizeof baseline_kernels[0]);
+#if TD_ISA_HAS_X86
+    if (isa == TD_ISA_AVX512)
+        return avx512_kernels;
+    if (isa == TD_ISA_AVX2)
+        return avx2_kernels;
+#endif
+    return baseline_kernels;
+}
