@@ -1,0 +1,117 @@
+/* Reading the command line against a command's table of options. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/config_keys.h"
+
+static const td_command_option *find_option(const td_command *command, const char *name, size_t length)
+{
+    for (const td_command_option *option = command->options; option && option->name; option++)
+        if (strlen(option->name) == length && !strncmp(option->name, name, length))
+            return option;
+    return NULL;
+}
+
+static td_status *unknown_option(const td_command *command, const char *name)
+{
+    const char *nearest = NULL;
+    int best = 100;
+    for (const td_command_option *option = command->options; option && option->name; option++)
+        if (td_config_close(name, option->name, &best))
+            nearest = option->name;
+    if (nearest)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: unknown option %s; did you mean %s?", command->name, name, nearest);
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: unknown option %s", command->name, name),
+                          "see: tandem %s --help", command->name);
+}
+
+/* Reads one option at argv[*index]; *index moves past its value. */
+static td_status *read_option(td_arguments *arguments, int argc, char **argv, int *index)
+{
+    const char *text = argv[*index];
+    const td_command *command = arguments->command;
+    const char *equals = strchr(text, '=');
+    const td_command_option *option = find_option(command, text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!option)
+        return unknown_option(command, text);
+    const char *value = equals ? equals + 1 : NULL;
+    if (!option->value && value)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s takes no value", command->name, option->name);
+    if (option->value && !value && *index + 1 >= argc)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s needs a value: %s %s", command->name, option->name, option->name,
+                        option->value);
+    if (option->value && !value)
+        value = argv[++*index];
+    if (arguments->n_given == TD_MOST_ARGUMENTS)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: more than %d options", command->name, TD_MOST_ARGUMENTS);
+    arguments->given[arguments->n_given].option = option;
+    arguments->given[arguments->n_given++].value = value;
+    return NULL;
+}
+
+static td_status *wrong_count(const td_arguments *arguments)
+{
+    const td_command *command = arguments->command;
+    if (arguments->n_words > command->most)
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: unexpected \"%s\"", command->name,
+                                       arguments->words[command->most]),
+                              "usage: tandem %s %s", command->name, command->usage);
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: something is missing", command->name), "usage: tandem %s %s",
+                          command->name, command->usage);
+}
+
+td_status *td_arguments_read(const td_command *command, int argc, char **argv, td_arguments *out_arguments)
+{
+    FILE *out = out_arguments->out;
+    memset(out_arguments, 0, sizeof *out_arguments);
+    out_arguments->command = command;
+    out_arguments->out = out;
+    bool words_only = false;
+    for (int i = 0; i < argc; i++) {
+        if (!words_only && !strcmp(argv[i], "--")) {
+            words_only = true;
+            continue;
+        }
+        if (!words_only && argv[i][0] == '-' && argv[i][1]) {
+            TD_TRY(read_option(out_arguments, argc, argv, &i));
+            continue;
+        }
+        if (out_arguments->n_words == TD_MOST_ARGUMENTS)
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: more than %d arguments", command->name, TD_MOST_ARGUMENTS);
+        out_arguments->words[out_arguments->n_words++] = argv[i];
+    }
+    if (out_arguments->n_words < command->least || out_arguments->n_words > command->most)
+        return wrong_count(out_arguments);
+    return NULL;
+}
+
+const char *td_argument(const td_arguments *arguments, const char *option)
+{
+    for (int32_t i = arguments->n_given - 1; i >= 0; i--)
+        if (!strcmp(arguments->given[i].option->name, option))
+            return arguments->given[i].value ? arguments->given[i].value : "";
+    return NULL;
+}
+
+bool td_argument_flag(const td_arguments *arguments, const char *option)
+{
+    return td_argument(arguments, option) != NULL;
+}
+
+td_status *td_arguments_config(const td_arguments *arguments, td_config **out_config)
+{
+    td_config *config = NULL;
+    TD_TRY(td_config_load(arguments->words[0], &config));
+    td_status *status = NULL;
+    for (int32_t i = 0; i < arguments->n_given && !status; i++)
+        if (!strcmp(arguments->given[i].option->name, "--set"))
+            status = td_config_set(config, arguments->given[i].value);
+    if (!status)
+        status = td_config_resolve(config);
+    if (status) {
+        td_config_destroy(config);
+        config = NULL;
+    }
+    *out_config = config;
+    return status;
+}

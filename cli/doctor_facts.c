@@ -1,0 +1,167 @@
+/* Gathering what `tandem doctor` judges: from the kernel's files, the environment and the cpu device. A fact that cannot be
+ * had stays zero or empty; nothing here fails. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef TANDEM_HAVE_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+#include "backends/registry.h"
+#include "base/cores.h"
+#include "base/memory.h"
+#include "cli/doctor.h"
+
+static bool read_line(const char *path, char *buffer, size_t bytes)
+{
+    buffer[0] = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    bool read = fgets(buffer, (int)bytes, file) != NULL;
+    fclose(file);
+    buffer[strcspn(buffer, "\n")] = 0;
+    return read;
+}
+
+static void environment(const char *name, char *buffer, size_t bytes)
+{
+    const char *value = getenv(name);
+    snprintf(buffer, bytes, "%s", value ? value : "");
+}
+
+static void gather_cores(td_doctor_facts *facts)
+{
+    facts->cores_online = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    td_core_set *set = td_calloc(1, sizeof *set);
+    td_status *status = set ? td_cores_allowed(set) : NULL;
+    facts->cores_allowed = set && !status ? td_core_set_count(set) : facts->cores_online;
+    td_status_destroy(status);
+    td_free(set);
+}
+
+/* The folder of this process's control group below /sys/fs/cgroup (version 2: the line "0::/path"). */
+static void control_group(char *folder, size_t bytes)
+{
+    snprintf(folder, bytes, "/sys/fs/cgroup");
+    FILE *file = fopen("/proc/self/cgroup", "r");
+    char line[400];
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, "0::/", 4))
+            snprintf(folder, bytes, "/sys/fs/cgroup%s", line[4] ? line + 3 : "");
+    }
+    if (file)
+        fclose(file);
+}
+
+/* The tightest number of `name` from the process's group up to the root; 0: no limit. `quota`: "max 100000" form. */
+static double group_limit(const char *name, bool quota)
+{
+    char folder[500], path[600], line[100];
+    double least = 0;
+    control_group(folder, sizeof folder);
+    for (;;) {
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        double value = 0, period = 1;
+        int found = read_line(path, line, sizeof line) ? sscanf(line, "%lf %lf", &value, &period) : 0;
+        double limit = found >= (quota ? 2 : 1) && period > 0 ? value / (quota ? period : 1) : 0;
+        if (limit > 0 && (least == 0 || limit < least))
+            least = limit;
+        char *slash = strrchr(folder, '/');
+        if (!slash || strlen(folder) <= strlen("/sys/fs/cgroup"))
+            return least;
+        *slash = 0;
+    }
+}
+
+static void gather_memory(td_doctor_facts *facts)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[200];
+    long long kib;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemTotal: %lld kB", &kib) == 1)
+            facts->memory_bytes = kib * 1024;
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            facts->available_bytes = kib * 1024;
+    }
+    if (file)
+        fclose(file);
+    double limit = group_limit("memory.max", false);
+    if (limit > 0 && limit < (double)facts->memory_bytes)
+        facts->limit_bytes = (int64_t)limit;
+}
+
+static void gather_huge_pages(td_doctor_facts *facts)
+{
+    char line[100];
+    if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line))
+        return;
+    const char *open = strchr(line, '[');
+    if (open)
+        snprintf(facts->huge_pages, sizeof facts->huge_pages, "%.*s", (int)strcspn(open + 1, "]"), open + 1);
+}
+
+static void gather_host(td_doctor_facts *facts)
+{
+    const td_backend_api *api = NULL;
+    td_device *device = NULL;
+    td_status *status = td_backend_find("cpu", &api);
+    if (!status)
+        status = api->device_open(td_backend_host(), "", &device);
+    if (!status) {
+        td_device_properties properties = {.struct_size = sizeof properties};
+        api->device_properties(device, &properties);
+        snprintf(facts->host, sizeof facts->host, "%s", properties.description);
+        api->device_close(device);
+    } else {
+        snprintf(facts->host_problem, sizeof facts->host_problem, "%s", td_status_message(status));
+        facts->host_problem[strcspn(facts->host_problem, "\n")] = 0;
+    }
+    td_status_destroy(status);
+#ifdef TANDEM_HAVE_ONEDNN
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(facts->library, sizeof facts->library, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+#endif
+#if defined(__x86_64__)
+    facts->x86 = true;
+    facts->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    facts->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+}
+
+static void gather_plugins(td_doctor_facts *facts)
+{
+    environment("TANDEM_PLUGIN_PATH", facts->plugin_path, sizeof facts->plugin_path);
+    for (const char *at = facts->plugin_path; *at;) {
+        size_t length = strcspn(at, ":");
+        char folder[512];
+        snprintf(folder, sizeof folder, "%.*s", (int)length, at);
+        if (length && access(folder, R_OK | X_OK) && !facts->plugin_missing[0])
+            snprintf(facts->plugin_missing, sizeof facts->plugin_missing, "%.200s", folder);
+        at += length + (at[length] == ':');
+    }
+}
+
+void td_doctor_gather(td_doctor_facts *out_facts)
+{
+    *out_facts = (td_doctor_facts){0};
+    gather_cores(out_facts);
+    out_facts->cores_quota = group_limit("cpu.max", true);
+    gather_host(out_facts);
+    environment("TANDEM_ISA", out_facts->isa_override, sizeof out_facts->isa_override);
+    environment("OMP_NUM_THREADS", out_facts->omp_threads, sizeof out_facts->omp_threads);
+    environment("OMP_WAIT_POLICY", out_facts->omp_wait_policy, sizeof out_facts->omp_wait_policy);
+    environment("OMP_PROC_BIND", out_facts->omp_proc_bind, sizeof out_facts->omp_proc_bind);
+    char ranks[16];
+    environment("OMPI_COMM_WORLD_LOCAL_SIZE", ranks, sizeof ranks);
+    out_facts->mpi_local_ranks = (int32_t)strtol(ranks, NULL, 10);
+    gather_huge_pages(out_facts);
+    gather_memory(out_facts);
+    gather_plugins(out_facts);
+}

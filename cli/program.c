@@ -1,0 +1,138 @@
+/* From a command line to a command: finding it, its help, and what is said when it fails. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/config_keys.h"
+#include "cli/version.h"
+
+#define COMMAND(name) extern const td_command td_command_##name;
+#include "cli/commands.def"
+#undef COMMAND
+
+static const td_command *const commands[] = {
+#define COMMAND(name) &td_command_##name,
+#include "cli/commands.def"
+#undef COMMAND
+};
+
+int32_t td_command_count(void)
+{
+    return (int32_t)(sizeof commands / sizeof *commands);
+}
+
+const td_command *td_command_at(int32_t index)
+{
+    return commands[index];
+}
+
+const td_command *td_command_find(const char *name)
+{
+    for (int32_t i = 0; i < td_command_count(); i++)
+        if (!strcmp(commands[i]->name, name))
+            return commands[i];
+    return NULL;
+}
+
+int td_exit_code(const td_status *status)
+{
+    switch (td_status_code(status)) {
+    case TD_OK:
+        return 0;
+    case TD_INVALID_ARGUMENT:
+    case TD_UNSUPPORTED:
+        return 2;
+    case TD_DOES_NOT_FIT:
+        return 3;
+    case TD_CANCELLED:
+        return 130;
+    default:
+        return 1;
+    }
+}
+
+/* ---- help ---------------------------------------------------------------------------------------------------------------- */
+
+static void print_help(FILE *out)
+{
+    fputs("tandem trains a model on a CPU and its accelerators as one machine.\n\nusage: tandem COMMAND ...\n\n", out);
+    for (int32_t i = 0; i < td_command_count(); i++)
+        fprintf(out, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\n  tandem COMMAND --help    about one command\n"
+          "  tandem --version         the version\n\n"
+          "exit codes: 0 done, 1 failed while running, 2 bad usage or configuration, 3 does not fit, 130 interrupted\n",
+          out);
+}
+
+static void print_command_help(const td_command *command, FILE *out)
+{
+    fprintf(out, "tandem %s: %s\n\nusage: tandem %s %s\n", command->name, command->summary, command->name, command->usage);
+    if (command->options && command->options->name)
+        fputc('\n', out);
+    for (const td_command_option *option = command->options; option && option->name; option++) {
+        char form[64];
+        snprintf(form, sizeof form, "%s%s%s", option->name, option->value ? " " : "", option->value ? option->value : "");
+        fprintf(out, "  %-22s %s\n", form, option->help);
+    }
+    if (command->notes)
+        fputc('\n', out);
+    for (const char *const *note = command->notes; note && *note; note++)
+        fprintf(out, "%s\n", *note);
+}
+
+static td_status *unknown_command(const char *name)
+{
+    const char *nearest = NULL;
+    int best = 100;
+    for (int32_t i = 0; i < td_command_count(); i++)
+        if (td_config_close(name, commands[i]->name, &best))
+            nearest = commands[i]->name;
+    if (nearest)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "unknown command \"%s\"; did you mean \"%s\"?", name, nearest);
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "unknown command \"%s\"", name), "see: tandem --help");
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------------- */
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return true;
+    return false;
+}
+
+static td_status *run(int argc, char **argv, FILE *out)
+{
+    if (argc < 2)
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "no command given"), "see: tandem --help");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_help(out);
+        return NULL;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        fprintf(out, "tandem %s\n", TANDEM_VERSION);
+        return NULL;
+    }
+    const td_command *command = td_command_find(argv[1]);
+    if (!command)
+        return unknown_command(argv[1]);
+    if (asks_for_help(argc - 2, argv + 2)) {
+        print_command_help(command, out);
+        return NULL;
+    }
+    td_arguments arguments = {.out = out};
+    TD_TRY(td_arguments_read(command, argc - 2, argv + 2, &arguments));
+    return command->run(&arguments);
+}
+
+int td_program(int argc, char **argv, FILE *out, FILE *errors)
+{
+    td_status *status = run(argc, argv, out);
+    if (!status && (fflush(out) || ferror(out)))
+        status = TD_ERROR(TD_IO, "cannot write the output");
+    if (status)
+        fprintf(errors, "tandem: %s\n", td_status_message(status));
+    int code = td_exit_code(status);
+    td_status_destroy(status);
+    return code;
+}
