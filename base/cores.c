@@ -1,5 +1,5 @@
-/* See base/cores.h. A td_core_set has the layout of the kernel's mask on little-endian and 64-bit big-endian machines, so
- * it is handed over as it is. */
+/* See base/cores.h. A td_core_set has the layout of the kernel's mask on little-endian and 64-bit big-endian machines,
+ * so it is handed over as it is. */
 #include "base/cores.h"
 
 #include <errno.h>

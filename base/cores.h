@@ -1,5 +1,5 @@
-/* Sets of processing units as the scheduler sees them: what this process may use, and binding the calling thread. Indices
- * are the operating system's. */
+/* Sets of processing units as the scheduler sees them: what this process may use, and binding the calling thread.
+ * Indices are the operating system's. */
 #ifndef TANDEM_BASE_CORES_H
 #define TANDEM_BASE_CORES_H
 

@@ -1,7 +1,7 @@
 /* Waiting on a 32-bit word in memory, as the kernel offers it. Private to this process.
  *
- * Wait returns when woken, when the word is not `expected`, after the time, or for no reason at all: callers look at the
- * word again. */
+ * Wait returns when woken, when the word is not `expected`, after the time, or for no reason at all: callers look at
+ * the word again. */
 #ifndef TANDEM_BASE_FUTEX_H
 #define TANDEM_BASE_FUTEX_H
 

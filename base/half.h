@@ -1,9 +1,9 @@
 /* 16-bit floats: bfloat16 (8 exponent bits, 7 mantissa bits) and IEEE half (5, 10), to and from float.
  *
- * To 16 bit: to nearest, ties to even; subnormals are kept in both directions; beyond the largest number comes infinity;
- * a NaN stays a (quiet) NaN with the top of its payload, as the F16C instructions do it. Stochastic: up with the
- * probability of the cut-off part, given 16 uniform random bits. Without branches, so loops over them become vector code
- * with the same bits everywhere. */
+ * To 16 bit: to nearest, ties to even; subnormals are kept in both directions; beyond the largest number comes
+ * infinity; a NaN stays a (quiet) NaN with the top of its payload, as the F16C instructions do it. Stochastic: up with
+ * the probability of the cut-off part, given 16 uniform random bits. Without branches, so loops over them become vector
+ * code with the same bits everywhere. */
 #ifndef TANDEM_BASE_HALF_H
 #define TANDEM_BASE_HALF_H
 
@@ -67,8 +67,8 @@ static inline uint16_t td_f32_to_f16(float value)
     return (uint16_t)(result | (bits >> 16 & 0x8000u));
 }
 
-/* `random`: its low 16 bits count, 13 of them decide. In the normal range the probability is exact; below it the cut-off
- * part is taken to 2^-13 of the last place. */
+/* `random`: its low 16 bits count, 13 of them decide. In the normal range the probability is exact; below it the
+ * cut-off part is taken to 2^-13 of the last place. */
 static inline uint16_t td_f32_to_f16_stochastic(float value, uint32_t random)
 {
     uint32_t bits = td_float_bits(value), magnitude = bits & 0x7fffffffu;

@@ -1,14 +1,14 @@
 /* Elementary functions with the same bits on every machine and for every instruction set.
  *
- * Each is a fixed sequence of IEEE operations (add, multiply, divide, fma, compare, select) without branches or tables, so
- * that a compiler turns a loop over it into vector code and a vector lane computes what scalar code would. The C library
- * promises neither. Include this where the kernels are compiled once per instruction set; without an fma instruction,
- * fmaf is a call that gives the same result.
+ * Each is a fixed sequence of IEEE operations (add, multiply, divide, fma, compare, select) without branches or tables,
+ * so that a compiler turns a loop over it into vector code and a vector lane computes what scalar code would. The C
+ * library promises neither. Include this where the kernels are compiled once per instruction set; without an fma
+ * instruction, fmaf is a call that gives the same result.
  *
- * Polynomials are minimax fits (Remez) of the stated function on the stated range, rounded to float. Largest errors seen
- * over every 53rd float: expf 0.97 ulp, logf 0.81, log1pf 1.44, tanhf 1.33, sigmoidf 2.4, erff 1.13, softplusf 1.9.
- * Subnormals are results and arguments like any others; infinities and NaN are those of C99 Annex F, a zero keeps its sign
- * where the function is odd. */
+ * Polynomials are minimax fits (Remez) of the stated function on the stated range, rounded to float. Largest errors
+ * seen over every 53rd float: expf 0.97 ulp, logf 0.81, log1pf 1.44, tanhf 1.33, sigmoidf 2.4, erff 1.13,
+ * softplusf 1.9. Subnormals are results and arguments like any others; infinities and NaN are those of C99 Annex F, a
+ * zero keeps its sign where the function is odd. */
 #ifndef TANDEM_BASE_MATH_H
 #define TANDEM_BASE_MATH_H
 
@@ -163,7 +163,8 @@ static inline float td_erff(float x)
     return copysignf(result, x);
 }
 
-/* ---- double: for numbers made once (initial values, bias corrections), not for kernels' inner loops ------------------- */
+/* ---- double: for numbers made once (initial values, bias corrections), not for kernels' inner loops
+ * ------------------- */
 
 /* As td_expf, with the Taylor polynomial of degree 13 (remainder below 2^-57). Error below 1.1 ulp. */
 static inline double td_exp(double x)

@@ -13,8 +13,8 @@ td_philox_key td_philox_key_of(uint64_t seed, const char *purpose, const char *n
     return (td_philox_key){{(uint32_t)hash, (uint32_t)(hash >> 32)}};
 }
 
-/* sin and cos of 2 pi u, u in [0, 1): to the nearest quarter turn, then Taylor polynomials on [-pi/4, pi/4] whose remainder
- * is below 2^-54. */
+/* sin and cos of 2 pi u, u in [0, 1): to the nearest quarter turn, then Taylor polynomials on [-pi/4, pi/4] whose
+ * remainder is below 2^-54. */
 static void sine_and_cosine_of_turns(double u, double *out_sine, double *out_cosine)
 {
     int quarter = (int)(u * 4.0 + 0.5);

@@ -5,8 +5,8 @@
  *     td_philox_block(key, sample, update, bits);          // the same on every machine, in any order, on any thread
  *     float u = td_philox_uniform(bits[0]);
  *
- * Nothing is kept between calls, so there is nothing to save in a checkpoint and no order to respect. Salmon, Moraes, Dror
- * and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Not for secrets. */
+ * Nothing is kept between calls, so there is nothing to save in a checkpoint and no order to respect. Salmon, Moraes,
+ * Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Not for secrets. */
 #ifndef TANDEM_BASE_PHILOX_H
 #define TANDEM_BASE_PHILOX_H
 
@@ -55,18 +55,18 @@ static inline uint64_t td_philox_below(uint32_t high, uint32_t low, uint64_t n)
     return (uint64_t)((unsigned __int128)((uint64_t)high << 32 | low) * n >> 64);
 }
 
-/* Two independent standard normal numbers from one block of bits (Box and Muller, in double, with functions of our own, so
- * the same on every machine). Largest magnitude: 8.6. */
+/* Two independent standard normal numbers from one block of bits (Box and Muller, in double, with functions of our own,
+ * so the same on every machine). Largest magnitude: 8.6. */
 void td_philox_normal(const uint32_t bits[4], double out[2]);
 
-typedef enum td_random_kind { /* numbered as td_initializer_kind */
-    TD_RANDOM_CONSTANT = 0, /* a */
-    TD_RANDOM_UNIFORM,      /* [a, b) */
-    TD_RANDOM_NORMAL        /* mean a, standard deviation b */
+typedef enum td_random_kind {                         /* numbered as td_initializer_kind */
+                              TD_RANDOM_CONSTANT = 0, /* a */
+                              TD_RANDOM_UNIFORM,      /* [a, b) */
+                              TD_RANDOM_NORMAL        /* mean a, standard deviation b */
 } td_random_kind;
 
-/* Elements first .. first + n - 1 of the endless sequence that key, kind, a and b define. Element i depends on i and not on
- * where a call begins, so rows of a table can be made in any order and any number of pieces. */
+/* Elements first .. first + n - 1 of the endless sequence that key, kind, a and b define. Element i depends on i and
+ * not on where a call begins, so rows of a table can be made in any order and any number of pieces. */
 void td_random_fill(float *out, int64_t first, int64_t n, td_philox_key key, td_random_kind kind, double a, double b);
 
 #endif

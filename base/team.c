@@ -1,8 +1,8 @@
 /* See base/team.h.
  *
- * A run: the caller fills in the job, sets `pending` to the number of workers and raises `generation`. Each worker sees a
- * new generation, does its share, lowers `pending`. The last to do so wakes the caller if that one went to sleep. Nobody
- * touches the job between the last lowering and the next raise, so its fields need no lock.
+ * A run: the caller fills in the job, sets `pending` to the number of workers and raises `generation`. Each worker sees
+ * a new generation, does its share, lowers `pending`. The last to do so wakes the caller if that one went to sleep.
+ * Nobody touches the job between the last lowering and the next raise, so its fields need no lock.
  *
  * No wake-up is lost: a sleeper announces itself (`sleepers`, `caller_sleeps`) before the kernel compares the word it
  * sleeps on, the waker changes the word before it looks for sleepers, and both are sequentially consistent. */
@@ -81,7 +81,8 @@ static void *work(void *argument)
     worker *self = argument;
     td_team *team = self->team;
     if (team->has_cores)
-        td_status_destroy(td_cores_bind_self(&self->cores)); /* checked at creation; a mask that shrank since is no error */
+        td_status_destroy(
+            td_cores_bind_self(&self->cores)); /* checked at creation; a mask that shrank since is no error */
     for (unsigned seen = 0;;) {
         seen = wait_for_generation(team, seen);
         if (team->stop)
@@ -140,7 +141,8 @@ void td_team_run_dynamic(td_team *team, int64_t tasks, td_team_task task, void *
     run(team, tasks, task, context, true);
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------- */
+/* ---- life -----------------------------------------------------------------------------------------------------------
+ */
 
 /* Ends and joins the first `started` workers. */
 static void end_workers(td_team *team, int32_t started)
@@ -179,8 +181,9 @@ static td_status *assign_cores(td_team *team, const int32_t *cores, int32_t n_co
     TD_TRY(td_cores_allowed(&allowed));
     for (int32_t i = 0; i < n_cores; i++) {
         if (!td_core_set_has(&allowed, cores[i]))
-            return TD_ERROR(TD_INVALID_ARGUMENT, "core %d is not among the %d this process may use; see `taskset -p $$`",
-                            cores[i], td_core_set_count(&allowed));
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "core %d is not among the %d this process may use; see `taskset -p $$`", cores[i],
+                            td_core_set_count(&allowed));
         td_core_set_add(&given, cores[i]);
     }
     int32_t usable = td_core_set_count(n_cores ? &given : &allowed);

@@ -36,8 +36,8 @@ static inline void assert_error_at(td_status *status, td_code code, const char *
         _fail(file, line);
 }
 
-/* Runs `call(context)` with the 1st, 2nd, ... allocation failing until none does. Each failure must be reported as out of
- * memory and leave nothing allocated. Returns how many allocations were tried. `undo` takes back a success. */
+/* Runs `call(context)` with the 1st, 2nd, ... allocation failing until none does. Each failure must be reported as out
+ * of memory and leave nothing allocated. Returns how many allocations were tried. `undo` takes back a success. */
 static inline int assert_survives_allocation_failures(td_status *(*call)(void *), void (*undo)(void *), void *context)
 {
     for (uint64_t n = 1;; n++) {

@@ -1,4 +1,5 @@
-/* 16-bit floats: every 16-bit value, rounding at every boundary, against arithmetic in double and the F16C instructions. */
+/* 16-bit floats: every 16-bit value, rounding at every boundary, against arithmetic in double and the F16C
+ * instructions. */
 #include "tests/base/check.h"
 
 #include <stdbool.h>

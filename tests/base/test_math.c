@@ -148,12 +148,13 @@ static void test_double_functions(void **state)
     assert_true(isnan(td_exp(NAN)) && isnan(td_log(NAN)));
 }
 
-/* ---- instruction sets ------------------------------------------------------------------------------------------------ */
+/* ---- instruction sets
+ * ------------------------------------------------------------------------------------------------ */
 
 enum { FUNCTIONS = 7, BLOCK = 4096 };
 
 #define ALL_FUNCTIONS(suffix, ...)                                                                                     \
-    __VA_ARGS__ static void all_##suffix(const float *restrict x, float (*restrict out)[BLOCK])                       \
+    __VA_ARGS__ static void all_##suffix(const float *restrict x, float(*restrict out)[BLOCK])                         \
     {                                                                                                                  \
         for (int i = 0; i < BLOCK; i++)                                                                                \
             out[0][i] = td_expf(x[i]);                                                                                 \

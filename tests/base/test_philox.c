@@ -1,5 +1,5 @@
-/* Random numbers: the published answers, the promised independence of order and pieces, the right distributions, and pinned
- * values that hold on every machine. */
+/* Random numbers: the published answers, the promised independence of order and pieces, the right distributions, and
+ * pinned values that hold on every machine. */
 #include "tests/base/check.h"
 
 #include <math.h>
@@ -18,7 +18,9 @@ static void test_published_answers(void **state)
     } known[] = {
         {0, 0, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {UINT64_MAX, UINT64_MAX, {0xffffffff, 0xffffffff}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x85a308d3243f6a88, 0x0370734413198a2e, {0xa4093822, 0x299f31d0},
+        {0x85a308d3243f6a88,
+         0x0370734413198a2e,
+         {0xa4093822, 0x299f31d0},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

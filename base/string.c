@@ -1,0 +1,83 @@
+/* See base/string.h. */
+#include "base/string.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* Room for n more bytes and the zero. */
+static bool reserve(td_string *string, size_t n)
+{
+    if (string->failed || n >= SIZE_MAX / 4 - string->length) {
+        string->failed = true;
+        return false;
+    }
+    size_t needed = string->length + n + 1;
+    if (needed <= string->capacity)
+        return true;
+    size_t capacity = string->capacity * 2 > needed ? string->capacity * 2 : needed < 64 ? 64 : needed;
+    char *grown = td_realloc(string->text, capacity, 1);
+    string->failed = grown == NULL;
+    if (!grown)
+        return false;
+    string->text = grown;
+    string->capacity = capacity;
+    return true;
+}
+
+void td_string_append_bytes(td_string *string, const void *bytes, size_t n)
+{
+    if (!reserve(string, n))
+        return;
+    if (n)
+        memcpy(string->text + string->length, bytes, n);
+    string->length += n;
+    string->text[string->length] = '\0';
+}
+
+void td_string_append(td_string *string, const char *text)
+{
+    td_string_append_bytes(string, text, strlen(text));
+}
+
+void td_string_vformat(td_string *string, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    if (length < 0)
+        string->failed = true;
+    else if (reserve(string, (size_t)length)) {
+        (void)vsnprintf(string->text + string->length, (size_t)length + 1, format, again);
+        string->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+void td_string_format(td_string *string, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    td_string_vformat(string, format, arguments);
+    va_end(arguments);
+}
+
+td_status *td_string_finish(td_string *string, char **out_text)
+{
+    td_string_append_bytes(string, "", 0);
+    *out_text = string->failed ? NULL : string->text;
+    td_status *status =
+        string->failed ? TD_ERROR(TD_OUT_OF_MEMORY, "out of memory: a text of over %zu bytes", string->length) : NULL;
+    if (string->failed)
+        td_free(string->text);
+    *string = (td_string){0};
+    return status;
+}
+
+void td_string_deinit(td_string *string)
+{
+    td_free(string->text);
+    *string = (td_string){0};
+}

@@ -1,0 +1,35 @@
+/* A text that grows, with one error check at its end.
+ *
+ *     td_string text = {0};
+ *     for (int i = 0; i < n; i++)
+ *         td_string_format(&text, "%s%s", i ? ", " : "", names[i]);
+ *     char *list = NULL;
+ *     TD_TRY(td_string_finish(&text, &list));   // td_free(list)
+ *
+ * Once memory has run out, further appends do nothing and finish reports it. */
+#ifndef TANDEM_BASE_STRING_H
+#define TANDEM_BASE_STRING_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tandem/status.h"
+
+typedef struct td_string {
+    char *text; /* ends with a zero; NULL while nothing was appended */
+    size_t length, capacity;
+    bool failed;
+} td_string;
+
+void td_string_append(td_string *string, const char *text);
+/* Any bytes. */
+void td_string_append_bytes(td_string *string, const void *bytes, size_t n);
+void td_string_format(td_string *string, const char *format, ...) TD_PRINTF(2, 3);
+void td_string_vformat(td_string *string, const char *format, va_list arguments);
+/* Hands the text over (never NULL on success, td_free it) and leaves the string empty. */
+td_status *td_string_finish(td_string *string, char **out_text) TD_MUST_USE;
+/* Drops the text; for paths that do not finish. Leaves the string empty. */
+void td_string_deinit(td_string *string);
+
+#endif
