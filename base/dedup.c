@@ -6,8 +6,8 @@
 #include "base/memory.h"
 
 enum {
-    MOST_DIGIT_BITS = 11,    /* 2,048 counters: two pages, well within the first-level cache */
-    FEW_DIGIT_BITS = 6,      /* where clearing 2,048 counters would cost more than another pass */
+    MOST_DIGIT_BITS = 11, /* 2,048 counters: 16 KiB of stack, well within the first-level cache */
+    FEW_DIGIT_BITS = 6,   /* where clearing 2,048 counters would cost more than another pass */
     FEW_IDS = 512,
     ARRAYS = 5 /* rows, positions, their counterparts and the starts */
 };
@@ -17,7 +17,7 @@ size_t td_dedup_scratch_bytes(int64_t n)
     int64_t entries, bytes;
     if (!td_add_checked(n, 1, &entries) || !td_multiply_checked(entries, ARRAYS * (int64_t)sizeof(int64_t), &bytes))
         return 0;
-    return (size_t)bytes + sizeof(int64_t) * ((size_t)1 << MOST_DIGIT_BITS);
+    return (size_t)bytes;
 }
 
 td_status *td_dedup_bad_id(const void *ids, td_dtype dtype, int64_t position, int64_t offset, int64_t table_rows)
@@ -74,30 +74,33 @@ static int64_t mark_runs(int64_t *rows, int64_t n, int64_t *starts)
     return found;
 }
 
-td_status *td_dedup_group(const void *ids, td_dtype dtype, int64_t n, int64_t offset, int64_t table_rows, void *scratch,
-                          td_dedup *out_dedup)
+void td_dedup_pairs(int64_t *const arrays[4], int64_t *starts, int64_t n, int64_t table_rows, td_dedup *out_dedup)
 {
-    int64_t *memory = scratch;
-    pairs now = {memory, memory + n}, other = {memory + 2 * n, memory + 3 * n};
-    int64_t *starts = memory + 4 * n, *counters = starts + n + 1;
-    *out_dedup = (td_dedup){0};
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = td_dedup_row(ids, dtype, i, offset);
-        if (row < 0 || row >= table_rows)
-            return td_dedup_bad_id(ids, dtype, i, offset, table_rows);
-        now.rows[i] = row;
-        now.positions[i] = i;
-    }
-    int digit = n <= FEW_IDS ? FEW_DIGIT_BITS : MOST_DIGIT_BITS, bits = row_bits(table_rows);
+    int64_t counters[1 << MOST_DIGIT_BITS];
+    pairs now = {arrays[0], arrays[1]}, other = {arrays[2], arrays[3]};
+    int digit = n <= FEW_IDS ? FEW_DIGIT_BITS : MOST_DIGIT_BITS, bits = n > 1 ? row_bits(table_rows) : 0;
     for (int shift = 0; shift < bits; shift += digit) {
         sort_by_digit(now, other, n, shift, digit, counters);
         pairs turn = now;
         now = other;
         other = turn;
     }
-    out_dedup->n_rows = mark_runs(now.rows, n, starts);
-    out_dedup->rows = now.rows;
-    out_dedup->starts = starts;
-    out_dedup->positions = now.positions;
+    *out_dedup = (td_dedup){mark_runs(now.rows, n, starts), now.rows, starts, now.positions};
+}
+
+td_status *td_dedup_group(const void *ids, td_dtype dtype, int64_t n, int64_t offset, int64_t table_rows, void *scratch,
+                          td_dedup *out_dedup)
+{
+    int64_t *memory = scratch;
+    int64_t *const arrays[4] = {memory, memory + n, memory + 2 * n, memory + 3 * n};
+    *out_dedup = (td_dedup){0};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = td_dedup_row(ids, dtype, i, offset);
+        if (row < 0 || row >= table_rows)
+            return td_dedup_bad_id(ids, dtype, i, offset, table_rows);
+        arrays[0][i] = row;
+        arrays[1][i] = i;
+    }
+    td_dedup_pairs(arrays, memory + 4 * n, n, table_rows, out_dedup);
     return NULL;
 }

@@ -26,6 +26,11 @@ size_t td_dedup_scratch_bytes(int64_t n);
 td_status *td_dedup_group(const void *ids, td_dtype dtype, int64_t n, int64_t offset, int64_t table_rows, void *scratch,
                           td_dedup *out_dedup) TD_MUST_USE;
 
+/* The same for rows that are known already, as pairs with positions of the caller's own, which may have gaps but ascend.
+ * `pairs`: four arrays of n numbers, the first two filled with rows in [0, table_rows) and positions; `starts`: room for
+ * n + 1. All are overwritten, and hold the result. */
+void td_dedup_pairs(int64_t *const pairs[4], int64_t *starts, int64_t n, int64_t table_rows, td_dedup *out_dedup);
+
 /* The row of one id: its value plus `offset`, which may lie outside the table. */
 static inline int64_t td_dedup_row(const void *ids, td_dtype dtype, int64_t position, int64_t offset)
 {

@@ -1,0 +1,31 @@
+/* adamw: the formula of optim/adamw.c, operation by operation, over a span of elements. */
+#include <math.h>
+
+#include "backends/cpu/update.h"
+
+/* As in optim/adamw.c. */
+enum { SCALE, STEP, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, ROOT, EPSILON, DECAY };
+
+static void update(float *restrict parameter, float *const *states, const float *restrict gradient, int64_t n,
+                   const float *c)
+{
+    const float scale = c[SCALE], beta1 = c[BETA1], one_minus_beta1 = c[ONE_MINUS_BETA1];
+    const float beta2 = c[BETA2], one_minus_beta2 = c[ONE_MINUS_BETA2], epsilon = c[EPSILON];
+    const float step = -c[STEP], root = c[ROOT], decay = -c[DECAY];
+    float *restrict first = states[0], *restrict second = states[1];
+    for (int64_t i = 0; i < n; i++) {
+        float g = scale * gradient[i];
+        float p = fmaf(decay, parameter[i], parameter[i]);
+        float m = fmaf(beta1, first[i], one_minus_beta1 * g);
+        float v = fmaf(beta2, second[i], one_minus_beta2 * (g * g));
+        first[i] = m;
+        second[i] = v;
+        parameter[i] = fmaf(step, m / fmaf(sqrtf(v), root, epsilon), p);
+    }
+}
+
+const td_update_rule TD_KERNEL(update_adamw) = {.name = "adamw", .least_states = 2, .most_states = 2, .update = update};
+
+TD_UPDATE_KERNEL(adamw)
+
+const td_cpu_kernel TD_KERNEL(adamw) = {.op = "adamw", .supports = supports, .run = run};

@@ -1,0 +1,31 @@
+/* lazy_adam: the formula of optim/lazy_adam.c, operation by operation, over a span of elements. */
+#include <math.h>
+
+#include "backends/cpu/update.h"
+
+/* As in optim/lazy_adam.c. */
+enum { SCALE, STEP, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, EPSILON };
+
+static void update(float *restrict parameter, float *const *states, const float *restrict gradient, int64_t n,
+                   const float *c)
+{
+    const float scale = c[SCALE], beta1 = c[BETA1], one_minus_beta1 = c[ONE_MINUS_BETA1];
+    const float beta2 = c[BETA2], one_minus_beta2 = c[ONE_MINUS_BETA2], epsilon = c[EPSILON];
+    const float step = -c[STEP];
+    float *restrict first = states[0], *restrict second = states[1];
+    for (int64_t i = 0; i < n; i++) {
+        float g = scale * gradient[i];
+        float m = fmaf(beta1, first[i], one_minus_beta1 * g);
+        float v = fmaf(beta2, second[i], one_minus_beta2 * (g * g));
+        first[i] = m;
+        second[i] = v;
+        parameter[i] = fmaf(step, m / (sqrtf(v) + epsilon), parameter[i]);
+    }
+}
+
+const td_update_rule TD_KERNEL(update_lazy_adam) = {
+    .name = "lazy_adam", .least_states = 2, .most_states = 2, .update = update};
+
+TD_UPDATE_KERNEL(lazy_adam)
+
+const td_cpu_kernel TD_KERNEL(lazy_adam) = {.op = "lazy_adam", .supports = supports, .run = run};

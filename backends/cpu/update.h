@@ -1,0 +1,83 @@
+/* What CPU kernels of optimizers share: a rule as a function over a span, run over dense and row-sparse gradients.
+ *
+ * Each kernels/<rule>.c writes the formula of optim/<rule>.c again as a loop that vectorises, operation by operation, so
+ * that the bits are the reference's; the function is compiled per instruction set, all around it here once. Elements (rows,
+ * where a state has one number per row) are independent, so any cut over threads gives the same bits. */
+#ifndef TANDEM_BACKENDS_CPU_UPDATE_H
+#define TANDEM_BACKENDS_CPU_UPDATE_H
+
+#include "backends/cpu/kernel.h"
+
+enum { TD_UPDATE_MOST_STATES = 3 };
+
+typedef struct td_update_rule {
+    const char *name;
+    int32_t least_states, most_states;
+    bool per_row; /* its states have one number per row; else one per element */
+    /* n elements, or one row if per_row: states[i] points at their numbers, or is NULL where the call has fewer. The arrays
+     * do not overlap. */
+    void (*update)(float *parameter, float *const *states, const float *gradient, int64_t n, const float *coefficients);
+} td_update_rule;
+
+/* A parameter with its states, and how to update it. */
+typedef struct td_update_target {
+    const td_update_rule *rule;
+    float *parameter, *states[TD_UPDATE_MOST_STATES];
+    int32_t n_states;
+    int64_t rows, dim; /* dim: elements per row, all dimensions but the first */
+    const float *coefficients;
+} td_update_target;
+
+/* Whether the parameter (input 0) and the states (from input `first` on) are f32 and of the rule's number. */
+bool td_update_takes(const td_update_rule *rule, const td_kernel_call *call, int32_t first);
+void td_update_bind(td_update_target *target, const td_update_rule *rule, const td_kernel_call *call,
+                    int32_t coefficients, int32_t first);
+
+static inline void td_update_row(const td_update_target *target, int64_t row, const float *gradient)
+{
+    float *states[TD_UPDATE_MOST_STATES] = {NULL};
+    for (int32_t s = 0; s < target->n_states; s++)
+        states[s] = target->states[s] + (target->rule->per_row ? row : row * target->dim);
+    target->rule->update(target->parameter + row * target->dim, states, gradient, target->dim, target->coefficients);
+}
+
+/* Asks for the beginning of a row and its states, some rows ahead of their use. */
+static inline void td_update_prefetch(const td_update_target *target, int64_t row)
+{
+    enum {
+        LINE = 16,
+        MOST_LINES = 4
+    }; /* elements per cache line; the hardware finds the rest of a long row by itself */
+    int64_t lines = (target->dim + LINE - 1) / LINE;
+    lines = lines < MOST_LINES ? lines : MOST_LINES;
+    for (int64_t line = 0; line < lines; line++) {
+        __builtin_prefetch(target->parameter + row * target->dim + line * LINE, 1);
+        for (int32_t s = 0; s < target->n_states && !target->rule->per_row; s++)
+            __builtin_prefetch(target->states[s] + row * target->dim + line * LINE, 1);
+    }
+    for (int32_t s = 0; s < target->n_states && target->rule->per_row; s++)
+        __builtin_prefetch(target->states[s] + row, 1);
+}
+enum { TD_UPDATE_PREFETCH_ROWS = 6 };
+
+/* `supports` and `run` of a rule's op. */
+bool td_update_supports(const td_update_rule *rule, const td_kernel_call *call);
+td_status *td_update_run(const td_update_rule *rule, const td_kernel_call *call, td_team *team);
+
+/* The table of a rule's op, in kernels/<rule>.c; also exports the rule itself, for embedding_update. */
+#define TD_UPDATE_KERNEL(symbol)                                                                                       \
+    static bool supports(const td_kernel_call *call)                                                                   \
+    {                                                                                                                  \
+        return td_update_supports(&TD_KERNEL(update_##symbol), call);                                                  \
+    }                                                                                                                  \
+    static td_status *run(const td_kernel_call *call, td_team *team, void *state)                                      \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        return td_update_run(&TD_KERNEL(update_##symbol), call, team);                                                 \
+    }
+
+/* Rules that take row-sparse gradients. */
+#define TD_UPDATE_RULES(X)                                                                                             \
+    X(sgd) X(adagrad) X(rowwise_adagrad) X(rmsprop) X(adam) X(adamw) X(adam_weight_decay) X(lion) X(lazy_adam) X(ftrl)
+
+#endif
