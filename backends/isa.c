@@ -6,6 +6,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #define TD_ISA_HAS_X86 1
 #else
 #define TD_ISA_HAS_X86 0
@@ -18,13 +19,23 @@ const char *td_isa_name(td_isa isa)
     return names[isa];
 }
 
+#if TD_ISA_HAS_X86
+/* Half-float conversions; clang's __builtin_cpu_supports does not know them by name. That the system saves the wide
+ * registers they use, "avx2" says. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 bool td_isa_available(td_isa isa)
 {
     if (isa == TD_ISA_BASELINE)
         return true;
 #if TD_ISA_HAS_X86
     __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (isa == TD_ISA_AVX2)
         return avx2;
     if (isa == TD_ISA_AVX512)
