@@ -53,11 +53,11 @@ static td_status *wrong_count(const td_arguments *arguments)
 {
     const td_command *command = arguments->command;
     if (arguments->n_words > command->most)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: unexpected \"%s\"", command->name,
-                                       arguments->words[command->most]),
-                              "usage: tandem %s %s", command->name, command->usage);
-    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: something is missing", command->name), "usage: tandem %s %s",
-                          command->name, command->usage);
+        return td_status_help(
+            TD_ERROR(TD_INVALID_ARGUMENT, "%s: unexpected \"%s\"", command->name, arguments->words[command->most]),
+            "usage: tandem %s %s", command->name, command->usage);
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: something is missing", command->name),
+                          "usage: tandem %s %s", command->name, command->usage);
 }
 
 td_status *td_arguments_read(const td_command *command, int argc, char **argv, td_arguments *out_arguments)

@@ -25,10 +25,10 @@ typedef struct td_arguments td_arguments;
 
 typedef struct td_command {
     const char *name, *summary;
-    const char *usage;             /* what follows the name: "CONFIG [--json]" */
-    int32_t least, most;           /* how many arguments that are not options */
-    const td_command_option *options;      /* --help is always known */
-    const char *const *notes;      /* further lines of --help; NULL ends; may be NULL */
+    const char *usage;                /* what follows the name: "CONFIG [--json]" */
+    int32_t least, most;              /* how many arguments that are not options */
+    const td_command_option *options; /* --help is always known */
+    const char *const *notes;         /* further lines of --help; NULL ends; may be NULL */
     td_status *(*run)(const td_arguments *arguments);
 } td_command;
 
@@ -60,7 +60,13 @@ int td_program(int argc, char **argv, FILE *out, FILE *errors);
 /* 0, 1, 2, 3 or 130. */
 int td_exit_code(const td_status *status);
 
-#define TD_OPTION_SET {"--set", "KEY=VALUE", "put one value on top of the file; may be repeated"}
-#define TD_OPTION_JSON {"--json", NULL, "the same facts as JSON"}
+#define TD_OPTION_SET                                                                                                  \
+    {                                                                                                                  \
+        "--set", "KEY=VALUE", "put one value on top of the file; may be repeated"                                      \
+    }
+#define TD_OPTION_JSON                                                                                                 \
+    {                                                                                                                  \
+        "--json", NULL, "the same facts as JSON"                                                                       \
+    }
 
 #endif

@@ -34,7 +34,8 @@ static td_status *run(const td_arguments *arguments)
             widest = strlen(lines[i].text);
     for (int32_t i = 0; i < n; i++) {
         if (lines[i].fix[0])
-            fprintf(arguments->out, "%-4s  %-*s   %s\n", levels[lines[i].level], (int)widest, lines[i].text, lines[i].fix);
+            fprintf(arguments->out, "%-4s  %-*s   %s\n", levels[lines[i].level], (int)widest, lines[i].text,
+                    lines[i].fix);
         else
             fprintf(arguments->out, "%-4s  %s\n", levels[lines[i].level], lines[i].text);
     }

@@ -213,6 +213,13 @@ td_status *td_section_path(td_section section, const char *key, char **out_path)
     return *out_path ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the path %s", node->text);
 }
 
+double td_section_seconds(td_section section, const char *key)
+{
+    double value = 0;
+    const char *text = td_section_string(section, key);
+    return text && td_config_to_seconds(text, &value) ? value : 0;
+}
+
 /* ---- places -------------------------------------------------------------------------------------------------------------- */
 
 const char *td_section_place(td_section section, const char *key, char *buffer, size_t bytes)

@@ -21,11 +21,12 @@
 typedef enum td_config_type {
     TD_CONFIG_INT,
     TD_CONFIG_FLOAT,
-    TD_CONFIG_BOOL,    /* true false on off yes no */
+    TD_CONFIG_BOOL, /* true false on off yes no */
     TD_CONFIG_STRING,
     TD_CONFIG_ENUM,
     TD_CONFIG_SIZE,    /* bytes: 256MiB, 1.5 GB, 4096 */
     TD_CONFIG_RATE,    /* bytes per second: 12GB/s */
+    TD_CONFIG_SECONDS, /* 8us, 1.5 s */
     TD_CONFIG_INTS,    /* [64, 32] */
     TD_CONFIG_FLOATS,  /* [0.9, 0.999] */
     TD_CONFIG_STRINGS, /* [age, hours]; one string is a list of one */
@@ -89,6 +90,7 @@ bool td_section_bool(td_section section, const char *key);
 const char *td_section_string(td_section section, const char *key); /* enums too */
 int64_t td_section_size(td_section section, const char *key);
 double td_section_rate(td_section section, const char *key);
+double td_section_seconds(td_section section, const char *key);
 int64_t td_section_int_at(td_section section, const char *key, int32_t index);
 double td_section_float_at(td_section section, const char *key, int32_t index);
 const char *td_section_string_at(td_section section, const char *key, int32_t index);

@@ -6,9 +6,9 @@
 #include "cli/config_tree.h"
 
 typedef enum alias_value {
-    SAME,         /* the value as it is */
+    SAME,          /* the value as it is */
     ZERO_IF_FALSE, /* false: 0; true: nothing */
-    NOT           /* false: true; true: false */
+    NOT            /* false: true; true: false */
 } alias_value;
 
 /* `map`: "" the whole file, or the list of maps whose items have it. */
@@ -62,7 +62,8 @@ static td_status *replace_aliases(td_config_node *map, const char *name)
         if (!node)
             continue;
         if (td_config_node_child(map, aliases[a].meaning))
-            return TD_NODE_ERROR(node, "%s and %s are the same setting; remove one", aliases[a].name, aliases[a].meaning);
+            return TD_NODE_ERROR(node, "%s and %s are the same setting; remove one", aliases[a].name,
+                                 aliases[a].meaning);
         bool drop;
         TD_TRY(translate(node, a, &drop));
         for (int64_t i = 0; drop && i < map->n_children; i++)

@@ -43,6 +43,9 @@ static td_status *check_number(const td_config_node *node, const td_config_key *
     case TD_CONFIG_RATE:
         good = td_config_to_rate(node->text, &number);
         break;
+    case TD_CONFIG_SECONDS:
+        good = td_config_to_seconds(node->text, &number);
+        break;
     case TD_CONFIG_INT:
     case TD_CONFIG_INTS:
         good = td_config_to_int(node->text, &whole);
@@ -197,7 +200,8 @@ static td_status *does_not_apply(const td_config_node *node, const td_config_key
     int length = (int)(equals - key->when);
     if (!value)
         return TD_NODE_ERROR(node, "%s needs %.*s (%s)", key->name, length, key->when, equals + 1);
-    return TD_NODE_ERROR(node, "%s does not apply to %.*s %s; it is for %s", key->name, length, key->when, value, equals + 1);
+    return TD_NODE_ERROR(node, "%s does not apply to %.*s %s; it is for %s", key->name, length, key->when, value,
+                         equals + 1);
 }
 
 /* Puts `child` at `path` below `map`, making sections on the way. Takes child. */

@@ -1,6 +1,7 @@
 /* The table of keys and finding one in it, or the nearest. */
 #include <string.h>
 
+#include "base/nearest.h"
 #include "cli/config.h"
 #include "cli/config_keys.h"
 
@@ -52,6 +53,8 @@ const char *td_config_type_name(td_config_type type)
         return "a size in bytes (256MiB, 1.5GB)";
     case TD_CONFIG_RATE:
         return "a rate in bytes per second (12GB/s)";
+    case TD_CONFIG_SECONDS:
+        return "a time (8us, 1.5s)";
     case TD_CONFIG_INTS:
         return "a list of integers";
     case TD_CONFIG_FLOATS:
@@ -68,41 +71,14 @@ const char *td_config_type_name(td_config_type type)
 
 /* ---- the nearest name ------------------------------------------------------------------------------------------------ */
 
-enum { LONGEST_NAME = 80 };
-
-static int least_of(int a, int b, int c)
-{
-    int ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-int td_config_distance(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST_NAME || m > LONGEST_NAME)
-        return LONGEST_NAME;
-    int row[3][LONGEST_NAME + 1]; /* the current row and the two before it */
-    for (size_t j = 0; j <= m; j++)
-        row[0][j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
-        now[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            now[j] = least_of(last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && before[j - 2] + 1 < now[j])
-                now[j] = before[j - 2] + 1;
-        }
-    }
-    return row[n % 3][m];
-}
+enum { FARTHEST = 1000 };
 
 bool td_config_close(const char *a, const char *b, int *in_out_best)
 {
     int allowed = (int)strlen(a) / 3;
     if (allowed < 2)
         allowed = 2;
-    int distance = td_config_distance(a, b);
+    int distance = td_edit_distance(a, b);
     if (distance > allowed || distance >= *in_out_best)
         return false;
     *in_out_best = distance;
@@ -119,15 +95,15 @@ static const char *leaf(const char *name)
 /* The sections of the table, each once, in its order. */
 static const char *section_at(int32_t index)
 {
-    static const char *const sections[] = {"model",     "data",       "devices", "placement", "offload", "train",
-                                           "optimizer", "checkpoint", "cpu",     "log"};
+    static const char *const sections[] = {"model", "data",      "devices",    "placement", "offload",
+                                           "train", "optimizer", "checkpoint", "cpu",       "log"};
     return (size_t)index < sizeof sections / sizeof *sections ? sections[index] : NULL;
 }
 
 const char *td_config_key_nearest(const char *name)
 {
     const char *nearest = NULL;
-    int best = LONGEST_NAME;
+    int best = FARTHEST;
     for (int32_t i = 0; i < td_config_key_count(); i++)
         if (td_config_close(name, keys[i].name, &best))
             nearest = keys[i].name;

@@ -8,8 +8,6 @@
 bool td_config_is_section(const char *name);
 /* The key that was probably meant, or NULL. */
 const char *td_config_key_nearest(const char *name);
-/* Insertions, deletions, replacements and swaps of neighbours between two names (Damerau-Levenshtein, restricted). */
-int td_config_distance(const char *a, const char *b);
 /* True when b is near enough to be what a meant and nearer than *in_out_best, which becomes its distance. */
 bool td_config_close(const char *a, const char *b, int *in_out_best);
 

@@ -13,7 +13,8 @@ static bool plain(const td_config_node *node)
     const char *text = node->text;
     if (!text[0] || node->quoted)
         return false;
-    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-")] == 0 && text[0] != '-';
+    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-")] == 0 &&
+           text[0] != '-';
 }
 
 static void print_scalar(const td_config_node *node, FILE *stream)

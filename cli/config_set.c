@@ -70,13 +70,14 @@ static td_status *set_at(td_config_node *node, const char *path, const char *ori
     const char *rest = next_word(path, word, sizeof word);
     td_status *status = NULL;
     if (!rest) {
-        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: not a key; keys look like train.epochs or devices[1].memory", origin);
+        status =
+            TD_ERROR(TD_INVALID_ARGUMENT, "%s: not a key; keys look like train.epochs or devices[1].memory", origin);
         goto fail;
     }
     int64_t index = node->kind == TD_NODE_LIST ? find_item(node, word) : index_of(node, word);
     if (index < 0 && node->kind == TD_NODE_LIST) {
-        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: the list has no item \"%s\" (it has %lld, counted from 0)", origin, word,
-                          (long long)node->n_children);
+        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: the list has no item \"%s\" (it has %lld, counted from 0)", origin,
+                          word, (long long)node->n_children);
         goto fail;
     }
     if (index < 0 && !*rest)

@@ -16,7 +16,7 @@ struct td_config_node {
     char *text;  /* scalar */
     bool quoted; /* scalar: written in quotes, so never null */
     bool is_default;
-    char *key;   /* in the parent map, else NULL */
+    char *key; /* in the parent map, else NULL */
     const char *origin;
     int32_t line, column; /* of the key where there is one; from 1; 0: the origin says it all */
     td_config_node **children;
@@ -62,6 +62,7 @@ bool td_config_to_float(const char *text, double *out);
 bool td_config_to_bool(const char *text, bool *out);
 bool td_config_to_size(const char *text, int64_t *out_bytes);
 bool td_config_to_rate(const char *text, double *out_bytes_per_s);
+bool td_config_to_seconds(const char *text, double *out_seconds);
 /* True when `text` is one of "a|b|c". */
 bool td_config_is_one_of(const char *text, const char *allowed);
 

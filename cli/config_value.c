@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "cli/config_tree.h"
 
 bool td_config_to_int(const char *text, int64_t *out)
@@ -58,58 +59,26 @@ bool td_config_to_bool(const char *text, bool *out)
     return true;
 }
 
-static bool unit_factor(const char *unit, double *out)
+/* True for no error. */
+static bool parsed(td_status *status)
 {
-    static const struct {
-        const char *name;
-        double factor;
-    } units[] = {
-        {"", 1},           {"B", 1},        {"kB", 1e3},         {"KB", 1e3},      {"MB", 1e6},           {"GB", 1e9},
-        {"TB", 1e12},      {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    };
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcmp(unit, units[i].name)) {
-            *out = units[i].factor;
-            return true;
-        }
-    return false;
-}
-
-static bool to_bytes(const char *text, const char *ending, double *out)
-{
-    const char *end;
-    double number, factor;
-    if (!leading_number(text, &number, &end))
-        return false;
-    while (*end == ' ')
-        end++;
-    char unit[8];
-    size_t length = strlen(end), tail = strlen(ending);
-    if (*end && (length < tail || strcmp(end + length - tail, ending)))
-        return false;
-    length -= *end ? tail : 0;
-    if (length >= sizeof unit)
-        return false;
-    memcpy(unit, end, length);
-    unit[length] = 0;
-    if (!unit_factor(unit, &factor))
-        return false;
-    *out = number * factor;
-    return true;
+    td_status_destroy(status);
+    return !status;
 }
 
 bool td_config_to_size(const char *text, int64_t *out_bytes)
 {
-    double bytes;
-    if (!to_bytes(text, "", &bytes) || fabs(bytes) > 9.0e18)
-        return false;
-    *out_bytes = (int64_t)bytes;
-    return true;
+    return parsed(td_parse_bytes(text, out_bytes));
 }
 
 bool td_config_to_rate(const char *text, double *out_bytes_per_s)
 {
-    return to_bytes(text, "/s", out_bytes_per_s);
+    return parsed(td_parse_rate(text, out_bytes_per_s));
+}
+
+bool td_config_to_seconds(const char *text, double *out_seconds)
+{
+    return parsed(td_parse_seconds(text, out_seconds));
 }
 
 bool td_config_is_one_of(const char *text, const char *allowed)

@@ -29,7 +29,8 @@ static td_status *convert_scalar(const yaml_node_t *from, td_config_node *node)
 {
     node->quoted = from->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->text = td_strdup((const char *)from->data.scalar.value);
-    return node->text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a value of %zu bytes", from->data.scalar.length);
+    return node->text ? NULL
+                      : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a value of %zu bytes", from->data.scalar.length);
 }
 
 static td_status *convert_list(reading *r, const yaml_node_t *from, int depth, td_config_node *node)

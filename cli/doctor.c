@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/units.h"
+#include "base/units.h"
 
 typedef struct report {
     td_doctor_line *lines;
@@ -38,7 +38,8 @@ static void judge_host(const td_doctor_facts *facts, report *r)
             facts->host, facts->library[0] && !strstr(facts->host, "oneDNN") ? "; " : "",
             strstr(facts->host, "oneDNN") ? "" : facts->library);
     if (facts->x86 && !facts->avx2)
-        add(r, TD_DOCTOR_WARN, "", "this processor has no AVX2: kernels run in their baseline form, several times slower");
+        add(r, TD_DOCTOR_WARN, "",
+            "this processor has no AVX2: kernels run in their baseline form, several times slower");
 }
 
 static void judge_library(const td_doctor_facts *facts, report *r)
@@ -68,8 +69,8 @@ static void judge_openmp(const td_doctor_facts *facts, report *r)
 {
     long threads = strtol(facts->omp_threads, NULL, 10);
     if (threads > 0 && threads < facts->cores_allowed)
-        add(r, TD_DOCTOR_WARN, "unset it", "OMP_NUM_THREADS=%.20s is set: cpu.gemm: library will use no more (tiles do not care)",
-            facts->omp_threads);
+        add(r, TD_DOCTOR_WARN, "unset it",
+            "OMP_NUM_THREADS=%.20s is set: cpu.gemm: library will use no more (tiles do not care)", facts->omp_threads);
     if (!strcasecmp(facts->omp_wait_policy, "active"))
         add(r, TD_DOCTOR_WARN, "unset it", "OMP_WAIT_POLICY=active is set: idle OpenMP threads keep cores from others");
     if (facts->omp_proc_bind[0] && strcasecmp(facts->omp_proc_bind, "false"))
@@ -95,15 +96,16 @@ static void judge_huge_pages(const td_doctor_facts *facts, report *r)
 
 static void judge_memory(const td_doctor_facts *facts, report *r)
 {
-    char total[32], available[32];
+    char total[TD_UNIT_TEXT], available[TD_UNIT_TEXT];
     int64_t most = facts->limit_bytes ? facts->limit_bytes : facts->memory_bytes;
     if (most <= 0)
         return;
-    td_units_bytes(most, total, sizeof total);
-    td_units_bytes(facts->available_bytes, available, sizeof available);
+    td_format_bytes(total, (double)most);
+    td_format_bytes(available, (double)facts->available_bytes);
     const char *whose = facts->limit_bytes ? " (the control group's limit)" : "";
     if (facts->available_bytes * 8 < most)
-        add(r, TD_DOCTOR_WARN, "end what else uses it", "%s of memory%s, but only %s available", total, whose, available);
+        add(r, TD_DOCTOR_WARN, "end what else uses it", "%s of memory%s, but only %s available", total, whose,
+            available);
     else
         add(r, TD_DOCTOR_OK, "", "%s of memory%s, %s available", total, whose, available);
 }

@@ -10,20 +10,20 @@
 
 typedef struct td_doctor_facts {
     int32_t cores_online, cores_allowed;
-    double cores_quota; /* of the control group; 0: none */
-    char host[128];            /* the cpu device's own words: "avx2 kernels" */
-    char library[32];          /* "oneDNN 2.6.3"; "" built without it */
-    char host_problem[192];    /* why it cannot be opened, or "" */
-    bool x86, avx2, avx512;    /* what the processor has */
-    char isa_override[32];     /* TANDEM_ISA; "" not set */
-    char omp_threads[32];      /* OMP_NUM_THREADS */
-    char omp_wait_policy[32];  /* OMP_WAIT_POLICY */
-    char omp_proc_bind[32];    /* OMP_PROC_BIND */
-    int32_t mpi_local_ranks;   /* of mpirun on this host; 0: not under it */
-    char huge_pages[16];       /* always, madvise, never; "" unknown */
+    double cores_quota;                                 /* of the control group; 0: none */
+    char host[128];                                     /* the cpu device's own words: "avx2 kernels" */
+    char library[32];                                   /* "oneDNN 2.6.3"; "" built without it */
+    char host_problem[192];                             /* why it cannot be opened, or "" */
+    bool x86, avx2, avx512;                             /* what the processor has */
+    char isa_override[32];                              /* TANDEM_ISA; "" not set */
+    char omp_threads[32];                               /* OMP_NUM_THREADS */
+    char omp_wait_policy[32];                           /* OMP_WAIT_POLICY */
+    char omp_proc_bind[32];                             /* OMP_PROC_BIND */
+    int32_t mpi_local_ranks;                            /* of mpirun on this host; 0: not under it */
+    char huge_pages[16];                                /* always, madvise, never; "" unknown */
     int64_t memory_bytes, available_bytes, limit_bytes; /* limit: of the control group; 0: none */
-    char plugin_path[512];     /* TANDEM_PLUGIN_PATH */
-    char plugin_missing[256];  /* the first folder of it that does not exist, or "" */
+    char plugin_path[512];                              /* TANDEM_PLUGIN_PATH */
+    char plugin_missing[256];                           /* the first folder of it that does not exist, or "" */
 } td_doctor_facts;
 
 typedef enum td_doctor_level { TD_DOCTOR_OK, TD_DOCTOR_WARN, TD_DOCTOR_MISS } td_doctor_level;

@@ -11,6 +11,7 @@
 #endif
 
 #include "backends/registry.h"
+#include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/memory.h"
 #include "cli/doctor.h"
@@ -43,42 +44,8 @@ static void gather_cores(td_doctor_facts *facts)
     td_free(set);
 }
 
-/* The folder of this process's control group below /sys/fs/cgroup (version 2: the line "0::/path"). */
-static void control_group(char *folder, size_t bytes)
-{
-    snprintf(folder, bytes, "/sys/fs/cgroup");
-    FILE *file = fopen("/proc/self/cgroup", "r");
-    char line[400];
-    while (file && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        if (!strncmp(line, "0::/", 4))
-            snprintf(folder, bytes, "/sys/fs/cgroup%s", line[4] ? line + 3 : "");
-    }
-    if (file)
-        fclose(file);
-}
-
-/* The tightest number of `name` from the process's group up to the root; 0: no limit. `quota`: "max 100000" form. */
-static double group_limit(const char *name, bool quota)
-{
-    char folder[500], path[600], line[100];
-    double least = 0;
-    control_group(folder, sizeof folder);
-    for (;;) {
-        snprintf(path, sizeof path, "%s/%s", folder, name);
-        double value = 0, period = 1;
-        int found = read_line(path, line, sizeof line) ? sscanf(line, "%lf %lf", &value, &period) : 0;
-        double limit = found >= (quota ? 2 : 1) && period > 0 ? value / (quota ? period : 1) : 0;
-        if (limit > 0 && (least == 0 || limit < least))
-            least = limit;
-        char *slash = strrchr(folder, '/');
-        if (!slash || strlen(folder) <= strlen("/sys/fs/cgroup"))
-            return least;
-        *slash = 0;
-    }
-}
-
-static void gather_memory(td_doctor_facts *facts)
+/* Memory, and what the control group grants of it and of the cores. */
+static void gather_limits(td_doctor_facts *facts)
 {
     FILE *file = fopen("/proc/meminfo", "r");
     char line[200];
@@ -91,9 +58,14 @@ static void gather_memory(td_doctor_facts *facts)
     }
     if (file)
         fclose(file);
-    double limit = group_limit("memory.max", false);
-    if (limit > 0 && limit < (double)facts->memory_bytes)
-        facts->limit_bytes = (int64_t)limit;
+    td_cgroup group = td_cgroup_read("");
+    facts->cores_quota = group.cpus;
+    if (group.memory_bytes <= 0 || group.memory_bytes >= facts->memory_bytes)
+        return;
+    facts->limit_bytes = group.memory_bytes;
+    int64_t left = group.memory_bytes - group.memory_used_bytes;
+    if (left < facts->available_bytes)
+        facts->available_bytes = left;
 }
 
 static void gather_huge_pages(td_doctor_facts *facts)
@@ -152,7 +124,6 @@ void td_doctor_gather(td_doctor_facts *out_facts)
 {
     *out_facts = (td_doctor_facts){0};
     gather_cores(out_facts);
-    out_facts->cores_quota = group_limit("cpu.max", true);
     gather_host(out_facts);
     environment("TANDEM_ISA", out_facts->isa_override, sizeof out_facts->isa_override);
     environment("OMP_NUM_THREADS", out_facts->omp_threads, sizeof out_facts->omp_threads);
@@ -162,6 +133,6 @@ void td_doctor_gather(td_doctor_facts *out_facts)
     environment("OMPI_COMM_WORLD_LOCAL_SIZE", ranks, sizeof ranks);
     out_facts->mpi_local_ranks = (int32_t)strtol(ranks, NULL, 10);
     gather_huge_pages(out_facts);
-    gather_memory(out_facts);
+    gather_limits(out_facts);
     gather_plugins(out_facts);
 }

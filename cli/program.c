@@ -65,12 +65,14 @@ static void print_help(FILE *out)
 
 static void print_command_help(const td_command *command, FILE *out)
 {
-    fprintf(out, "tandem %s: %s\n\nusage: tandem %s %s\n", command->name, command->summary, command->name, command->usage);
+    fprintf(out, "tandem %s: %s\n\nusage: tandem %s %s\n", command->name, command->summary, command->name,
+            command->usage);
     if (command->options && command->options->name)
         fputc('\n', out);
     for (const td_command_option *option = command->options; option && option->name; option++) {
         char form[64];
-        snprintf(form, sizeof form, "%s%s%s", option->name, option->value ? " " : "", option->value ? option->value : "");
+        snprintf(form, sizeof form, "%s%s%s", option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
         fprintf(out, "  %-22s %s\n", form, option->help);
     }
     if (command->notes)

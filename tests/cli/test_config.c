@@ -77,7 +77,8 @@ static void test_set_goes_on_top(void **state)
     assert_int_equal(td_section_count(td_config_root(config), "placement.rules"), 0);
     td_config_destroy(config);
     config = good_config(whole, "optimizer[1].schedule.kind=linear");
-    assert_string_equal(td_section_string(td_section_item(td_config_root(config), "optimizer", 1), "schedule.kind"), "linear");
+    assert_string_equal(td_section_string(td_section_item(td_config_root(config), "optimizer", 1), "schedule.kind"),
+                        "linear");
     td_config_destroy(config);
     config = good_config(whole, "optimizer.*.lr=1"); /* by its match */
     td_config_destroy(config);
@@ -89,7 +90,8 @@ static void test_set_makes_sections_that_are_not_there(void **state)
     td_config *config = good_config("", "train.steps=7");
     char place[64];
     assert_int_equal(td_section_int(td_config_root(config), "train.steps"), 7);
-    assert_string_equal(td_section_place(td_config_root(config), "train.steps", place, sizeof place), "--set train.steps");
+    assert_string_equal(td_section_place(td_config_root(config), "train.steps", place, sizeof place),
+                        "--set train.steps");
     td_config_destroy(config);
 }
 
@@ -105,8 +107,9 @@ static void test_set_errors_name_the_flag(void **state)
     expect_refusal(whole, "train.epochs", "--set train.epochs: write it as key=value (train.epochs=2)");
     expect_refusal(whole, "train..epochs=1",
                    "--set train..epochs: not a key; keys look like train.epochs or devices[1].memory");
-    expect_refusal(whole, "train.epochs=[1", "--set train.epochs: not YAML: did not find expected ',' or ']', while parsing a "
-                                             "flow sequence");
+    expect_refusal(whole, "train.epochs=[1",
+                   "--set train.epochs: not YAML: did not find expected ',' or ']', while parsing a "
+                   "flow sequence");
 }
 
 static void test_unknown_keys_name_the_nearest(void **state)
@@ -133,7 +136,8 @@ static void test_wrong_values_name_the_rule(void **state)
     expect_refusal("cpu: {gemm: fast}\n", NULL, "x.yaml:1:7: cpu.gemm: \"fast\" is not one of tiles|library|reference");
     expect_refusal("devices: [{name: a, memory: 12 parsecs}]\n", NULL,
                    "x.yaml:1:21: devices[].memory: \"12 parsecs\" is not a size in bytes (256MiB, 1.5GB)");
-    expect_refusal("model: {name: dlrm, bottom: [4, x]}\n", NULL, "x.yaml:1:33: model.bottom: \"x\" is not a list of integers");
+    expect_refusal("model: {name: dlrm, bottom: [4, x]}\n", NULL,
+                   "x.yaml:1:33: model.bottom: \"x\" is not a list of integers");
     expect_refusal("placement: {rules: [{match: a}]}\n", NULL,
                    "x.yaml:1:21: placement.rules[].target is missing: a device's name, CPU or DEVICE");
 }
@@ -152,7 +156,8 @@ static void test_malformed_files_are_refused_with_their_place(void **state)
     expect_refusal("train: {epochs: 1}\ntrain: {seed: 2}\n", NULL,
                    "x.yaml:2:1: \"train\" is given twice (first in line 1); remove one");
     expect_refusal("- a\n", NULL, "x.yaml:1:1: a configuration is a map of sections (model:, data:, train:, ...)");
-    expect_refusal("train: {seed: 1}\n---\ntrain: {seed: 2}\n", NULL, "x.yaml:3:1: a second document; a configuration is one");
+    expect_refusal("train: {seed: 1}\n---\ntrain: {seed: 2}\n", NULL,
+                   "x.yaml:3:1: a second document; a configuration is one");
     expect_refusal("? [a]\n: 1\n", NULL, "x.yaml:1:3: a key must be a word, not a list or a map");
     expect_refusal("&a [*a]\n", NULL, "x.yaml:1:1: nested more than 32 deep (an alias inside its own anchor?)");
 }

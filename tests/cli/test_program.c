@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/doctor.h"
-#include "cli/units.h"
 
 typedef struct outcome {
     int code;
@@ -93,7 +92,7 @@ static void test_codes_follow_the_error(void **state)
     static const struct {
         td_code code;
         int exit;
-    } cases[] = {{TD_OK, 0},           {TD_INVALID_ARGUMENT, 2}, {TD_UNSUPPORTED, 2}, {TD_DOES_NOT_FIT, 3},
+    } cases[] = {{TD_OK, 0},          {TD_INVALID_ARGUMENT, 2}, {TD_UNSUPPORTED, 2}, {TD_DOES_NOT_FIT, 3},
                  {TD_CANCELLED, 130}, {TD_DATA_ERROR, 1},       {TD_IO, 1},          {TD_INTERNAL, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         td_status *status = cases[i].code ? TD_ERROR(cases[i].code, "x") : NULL;
@@ -183,27 +182,6 @@ static void test_doctor_runs_here(void **state)
     assert_int_equal(last.out[0], '[');
 }
 
-/* ---- units ------------------------------------------------------------------------------------------------------------------- */
-
-static void test_units_give_three_digits(void **state)
-{
-    (void)state;
-    char b[32];
-    assert_string_equal(td_units_bytes(1023, b, sizeof b), "1023 B");
-    assert_string_equal(td_units_bytes(934LL << 20, b, sizeof b), "934 MiB");
-    assert_string_equal(td_units_bytes(30303846, b, sizeof b), "28.9 MiB");
-    assert_string_equal(td_units_bytes(1310000000, b, sizeof b), "1.22 GiB");
-    assert_string_equal(td_units_traffic(131072, b, sizeof b), "131 kB");
-    assert_string_equal(td_units_traffic(3.4e6, b, sizeof b), "3.40 MB");
-    assert_string_equal(td_units_seconds(0.0526, b, sizeof b), "52.6 ms");
-    assert_string_equal(td_units_seconds(0, b, sizeof b), "0.00 s");
-    assert_string_equal(td_units_seconds(2.5e-6, b, sizeof b), "2.50 us");
-    assert_string_equal(td_units_clock(29.4, b, sizeof b), "0:29");
-    assert_string_equal(td_units_clock(3753, b, sizeof b), "1:02:33");
-    assert_string_equal(td_units_count(38900, b, sizeof b), "38.9 k");
-    assert_string_equal(td_units_count(5120000, b, sizeof b), "5.12 M");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,7 +193,6 @@ int main(void)
         cmocka_unit_test(test_doctor_is_content_with_a_healthy_machine),
         cmocka_unit_test(test_doctor_names_each_trouble_and_its_fix),
         cmocka_unit_test(test_doctor_runs_here),
-        cmocka_unit_test(test_units_give_three_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

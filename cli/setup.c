@@ -1,0 +1,64 @@
+/* All of a configuration at once: see cli/setup.h. */
+#include "cli/setup.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* "a/b/model.tdg" -> "model". */
+static void name_run(td_setup *setup)
+{
+    const char *name = td_section_string(setup->root, "model.name");
+    const char *path = name ? name : td_section_string(setup->root, "graph");
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *base = slash ? slash + 1 : path ? path : "model";
+    size_t length = name ? strlen(base) : strcspn(base, ".");
+    snprintf(setup->name, sizeof setup->name, "%.*s", (int)(length < 40 ? length : 40), base);
+}
+
+static void count_steps(td_setup *setup)
+{
+    int64_t rows = setup->dataset ? td_dataset_schema(setup->dataset)->train_rows : 0;
+    bool drop = td_section_bool(setup->root, "data.drop_remainder");
+    setup->steps_per_epoch = drop ? rows / setup->batch : rows / setup->batch + (rows % setup->batch != 0);
+    int64_t epochs = td_section_int(setup->root, "train.epochs"), most = td_section_int(setup->root, "train.steps");
+    bool overflow = !td_multiply_checked(setup->steps_per_epoch, epochs, &setup->steps);
+    if (overflow)
+        setup->steps = INT64_MAX;
+    if (most && (!setup->steps || most < setup->steps))
+        setup->steps = most;
+}
+
+static td_status *open_parts(const td_config *config, td_setup *setup)
+{
+    setup->root = td_config_root(config);
+    setup->batch = td_section_int(setup->root, "data.batch");
+    name_run(setup);
+    bool from_file = td_section_has(setup->root, "graph");
+    if (!from_file || td_section_has(setup->root, "data.format"))
+        TD_TRY(td_setup_dataset(setup->root, &setup->dataset));
+    count_steps(setup);
+    td_model_options model = {.config = setup->root,
+                              .schema = setup->dataset ? td_dataset_schema(setup->dataset) : NULL,
+                              .batch = setup->batch};
+    TD_TRY(td_model_build(&model, &setup->graph, &setup->model));
+    TD_TRY(td_setup_options(setup->root, setup->steps, &setup->options));
+    return NULL;
+}
+
+td_status *td_setup_open(const td_config *config, td_setup *out_setup)
+{
+    *out_setup = (td_setup){.options = td_train_defaults()};
+    td_status *status = open_parts(config, out_setup);
+    if (status)
+        td_setup_close(out_setup);
+    return status;
+}
+
+void td_setup_close(td_setup *setup)
+{
+    td_train_options_deinit(&setup->options);
+    td_graph_destroy(setup->graph);
+    td_dataset_destroy(setup->dataset);
+    *setup = (td_setup){0};
+}

@@ -1,0 +1,43 @@
+/* From a configuration to what the library takes: data set, loader, graph, options. Each error names the place in the file.
+ *
+ *     td_setup setup;
+ *     TD_TRY(td_setup_open(config, &setup));    // data set, graph, options: nothing large is allocated
+ *     ... td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan) ...
+ *     td_setup_close(&setup);                    // after the plans */
+#ifndef TANDEM_CLI_SETUP_H
+#define TANDEM_CLI_SETUP_H
+
+#include "cli/config.h"
+#include "cli/model.h"
+#include "tandem/data.h"
+#include "tandem/plan.h"
+
+typedef struct td_setup {
+    td_section root;
+    td_dataset *dataset; /* NULL when there is no data section */
+    td_graph *graph;
+    td_model model;
+    td_train_options options;
+    char name[64]; /* of the model: "dlrm", or the graph file's name without folder and ending */
+    int64_t batch;
+    int64_t steps_per_epoch; /* 0 without data */
+    int64_t steps;           /* of the whole training: epochs and train.steps, whichever ends first; 0: not known */
+} td_setup;
+
+td_status *td_setup_open(const td_config *config, td_setup *out_setup) TD_MUST_USE;
+void td_setup_close(td_setup *setup);
+
+/* One by one, for tests and for commands that need a part. */
+td_status *td_setup_dataset(td_section root, td_dataset **out_dataset) TD_MUST_USE;
+/* Options for the whole machine of the configuration. `steps`: where schedules end that do not say. */
+td_status *td_setup_options(td_section root, int64_t steps, td_train_options *out_options) TD_MUST_USE;
+/* Everything on one device: `device` by name, or NULL: the default device, its memory limit lifted (*out_lifted: it had
+ * one). *out_device: its name, td_free'd by the caller. */
+td_status *td_setup_single(td_section root, int64_t steps, const char *device, td_train_options *out_options,
+                           char **out_device, bool *out_lifted) TD_MUST_USE;
+/* A loader of a part in the configuration's batches. Training: from `start_epoch`, `start_batch`, shuffled, all epochs.
+ * Test: once, in order. */
+td_status *td_setup_loader(const td_setup *setup, td_part part, int64_t start_epoch, int64_t start_batch,
+                           td_loader **out_loader) TD_MUST_USE;
+
+#endif
