@@ -93,6 +93,7 @@ static const golden_case cases[] = {{"sgd", "sgd"},
                                     {"adam", "adam"},
                                     {"adamw", "adamw"},
                                     {"adam_weight_decay", "adam_weight_decay"},
+                                    {"lamb", "lamb"},
                                     {"lion", "lion"},
                                     {"ftrl", "ftrl"}};
 enum { CASES = sizeof cases / sizeof *cases };

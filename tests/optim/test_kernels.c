@@ -95,6 +95,10 @@ static void test_dense_updates(void **state)
             check_dense(update_settings[i], 1, sizes[s], (int64_t)s % 4);
         check_dense(update_settings[i], 2500, 17, 1); /* several blocks */
     }
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        check_dense(td_lamb(0.01, .weight_decay = 0.1), 1, sizes[s], (int64_t)s % 4);
+    check_dense(td_lamb(0.01, .weight_decay = 0.1), 2500, 17, 1);
+    check_dense(td_lamb(0.01), 40, 1024, 0);
 }
 
 static void check_sparse(td_optimizer settings, int64_t rows, int64_t dim, int64_t stride, int64_t skew)

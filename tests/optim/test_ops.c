@@ -235,6 +235,8 @@ static void test_shape_rules_of_embedding_update(void **state)
     check_embedding_update("lazy_adam", "mean", true, TD_SHAPE(5, 3), 2, NULL);
     check_embedding_update("sgd", "none", false, TD_SHAPE(5, 2, 3), 0, NULL);
     check_embedding_update("lazyadam", "sum", false, TD_SHAPE(5, 3), 2, "did you mean \"lazy_adam\"?");
+    check_embedding_update("lamb", "sum", false, TD_SHAPE(5, 3), 2,
+                           "lamb takes no row-sparse gradient: its step depends");
     check_embedding_update("adam", "max", false, TD_SHAPE(5, 3), 2, "pooling must be \"sum\", \"mean\" or \"none\"");
     check_embedding_update("adam", "sum", false, TD_SHAPE(5, 2, 3), 2, "the gradient must be [5, 3], not [5, 2, 3]");
     check_embedding_update("adam", "none", false, TD_SHAPE(5, 3), 2, "the gradient must be [5, 2, 3], not [5, 3]");

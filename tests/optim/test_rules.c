@@ -155,6 +155,19 @@ static void test_ftrl_sets_a_row_with_nothing_to_say_to_zero(void **state)
     assert_true(p == 0 && z == 0 && sum == 0.1f);
 }
 
+/* Its ratio is 1 where a norm is 0: a parameter of zeros moves by lr times its direction. */
+static void test_lamb_moves_a_parameter_of_zeros(void **state)
+{
+    (void)state;
+    const td_rule *rule = td_rule_find("lamb");
+    td_optimizer settings = resolved(td_lamb(0.125));
+    float p[3] = {0, 0, 0}, m[3] = {0}, v[3] = {0}, g[3] = {1, -1, 0}, *slots[2] = {m, v};
+    float coefficients[TD_COEFFICIENTS];
+    rule->coefficients(&settings, settings.lr, 1, 1, coefficients);
+    assert_ok(rule->reference_tensor(p, slots, g, 3, coefficients));
+    assert_true(fabs((double)p[0] + 0.125) < 1e-5 && fabs((double)p[1] - 0.125) < 1e-5 && p[2] == 0);
+}
+
 /* A gradient that is broken must be seen, not turned into a step of 0. */
 static void test_a_nan_gradient_reaches_the_parameter(void **state)
 {
@@ -201,6 +214,7 @@ int main(void)
                                        cmocka_unit_test(test_lazy_adam_does_not_scale_epsilon),
                                        cmocka_unit_test(test_ftrl_takes_any_power),
                                        cmocka_unit_test(test_ftrl_sets_a_row_with_nothing_to_say_to_zero),
+                                       cmocka_unit_test(test_lamb_moves_a_parameter_of_zeros),
                                        cmocka_unit_test(test_a_nan_gradient_reaches_the_parameter),
                                        cmocka_unit_test(test_nearest_counts_edits)};
     return cmocka_run_group_tests(tests, NULL, NULL);

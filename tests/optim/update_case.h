@@ -143,7 +143,7 @@ static inline void update_assert_equal(const update_case *c, float *const expect
                          (long long)(k - UPDATE_GUARD - c->skew), (double)c->buffers[i][k], (double)expected[i][k]);
 }
 
-/* Every rule, with settings that use all of its terms. */
+/* Every rule that takes row-sparse gradients too, with settings that use all of its terms. */
 static const td_optimizer update_settings[] = {
     td_sgd(0.1),
     td_sgd(0.1, .weight_decay = 0.01, .momentum = 0.9),
