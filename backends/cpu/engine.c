@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/cpu/gemm_onednn.h"
 #include "base/memory.h"
 
 struct td_cpu_prepared {
@@ -17,12 +18,27 @@ const char *const td_gemm_kind_names[] = {"tiles", "library", "reference", NULL}
 td_status *td_cpu_engine_init(td_cpu_engine *engine, const td_host_services *host, td_gemm_kind gemm)
 {
     *engine = (td_cpu_engine){.host = host, .gemm = gemm};
+#ifndef TANDEM_HAVE_ONEDNN
+    if (gemm == TD_GEMM_LIBRARY)
+        return TD_ERROR(TD_UNSUPPORTED, "gemm=library: this build has no oneDNN; gemm=reference works");
+    engine->gemm = TD_GEMM_REFERENCE;
+#endif
     return td_isa_choose(&engine->isa);
 }
 
 void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes)
 {
-    (void)snprintf(out, bytes, "%s kernels", td_isa_name(engine->isa));
+    const char *isa = td_isa_name(engine->isa);
+#ifdef TANDEM_HAVE_ONEDNN
+    char version[32];
+    td_onednn_version(version, sizeof version);
+    if (engine->gemm == TD_GEMM_REFERENCE)
+        (void)snprintf(out, bytes, "own gemm, %s kernels", isa);
+    else
+        (void)snprintf(out, bytes, "%s%s, %s kernels", version, engine->gemm == TD_GEMM_LIBRARY ? " threads" : "", isa);
+#else
+    (void)snprintf(out, bytes, "own gemm (built without oneDNN), %s kernels", isa);
+#endif
 }
 
 double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)

@@ -1,0 +1,58 @@
+/* Matrix products for CPU kernels: C = A B, plus a bias, row-major f32, perhaps many of one shape.
+ *
+ *     td_gemm *gemm = NULL;
+ *     TD_TRY(td_gemm_create(engine, &(td_gemm_shape){.batch = 1, .m = 2048, .n = 512, .k = 256, .transpose_b = true}, &gemm));
+ *     TD_TRY(td_gemm_run(gemm, &actual, &(td_gemm_operands){.a = x, .b = weight, .c = y, .scratch = scratch}, team));
+ *
+ * The work is cut into tiles, and long sums into parts that are added in order, by the actual shape alone: bits do not
+ * depend on the number of threads, nor on the capacity. Each tile is computed by one thread: by a oneDNN primitive
+ * (TD_GEMM_TILES), or by an own kernel that adds a_ik * b_kj to C_ij with fma, k ascending (TD_GEMM_REFERENCE), which
+ * gives the same bits on every instruction set. TD_GEMM_LIBRARY leaves the cutting to oneDNN. What oneDNN needs for a new
+ * shape is made at first use and kept, up to a fixed number of shapes. */
+#ifndef TANDEM_BACKENDS_CPU_GEMM_H
+#define TANDEM_BACKENDS_CPU_GEMM_H
+
+#include "backends/cpu/engine.h"
+
+/* `batch` products: A [m, k] (or [k, m] if transpose_a) times B [k, n] (or [n, k]), one after the other in memory; B may be
+ * one for all. Bias: n numbers, added to every row. */
+typedef struct td_gemm_shape {
+    int64_t batch, m, n, k;
+    bool transpose_a, transpose_b, shared_b, has_bias;
+} td_gemm_shape;
+
+typedef struct td_gemm_operands {
+    const float *a, *b, *bias;
+    float *c;
+    void *scratch; /* td_gemm_scratch_bytes */
+} td_gemm_operands;
+
+typedef struct td_gemm td_gemm;
+
+td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capacity, td_gemm **out_gemm) TD_MUST_USE;
+void td_gemm_destroy(td_gemm *gemm);
+/* At most, for any shape up to the capacity. */
+size_t td_gemm_scratch_bytes(const td_gemm *gemm);
+/* `shape` has the flags of the capacity. Sizes may be 0 (k 0: C is the bias, or zero). */
+td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands, td_team *team) TD_MUST_USE;
+
+/* ---- for the files of gemm*.c and the tests ---------------------------------------------------------------------------------- */
+
+/* How a product is cut. */
+typedef struct td_gemm_cut {
+    int64_t tile_m, tile_n, tile_k; /* the last tile of each direction may be smaller */
+    int64_t tiles_m, tiles_n, parts;
+} td_gemm_cut;
+td_gemm_cut td_gemm_cut_of(const td_gemm_shape *shape);
+
+/* One tile: sizes and leading dimensions (elements between rows, as stored). */
+typedef struct td_gemm_tile {
+    int64_t m, n, k, lda, ldb, ldc;
+    bool transpose_a, transpose_b, has_bias;
+} td_gemm_tile;
+
+/* The own kernel, on one thread; bias may be NULL. */
+typedef void (*td_gemm_tile_fn)(const td_gemm_tile *tile, const float *a, const float *b, const float *bias, float *c);
+td_gemm_tile_fn td_gemm_reference(td_isa isa);
+
+#endif
