@@ -10,6 +10,7 @@
 #include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/topology.h"
+#include "tests/base/folder.h"
 
 static void test_cores_are_those_of_the_affinity_mask(void **state)
 {
@@ -111,15 +112,11 @@ static void test_lanes_take_turns_when_there_are_not(void **state)
 
 /* ---- control groups ----------------------------------------------------------------------------------------------------- */
 
-typedef struct tree {
-    char root[64];
-} tree;
-
-static void plant(const tree *t, const char *path, const char *text)
+static void plant(const folder *t, const char *path, const char *text)
 {
     char full[512];
-    assert_true(snprintf(full, sizeof full, "%s/%s", t->root, path) < (int)sizeof full);
-    for (char *slash = full + strlen(t->root) + 1; (slash = strchr(slash, '/')); slash++) {
+    assert_true(snprintf(full, sizeof full, "%s/%s", t->path, path) < (int)sizeof full);
+    for (char *slash = full + strlen(t->path) + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';
         (void)mkdir(full, 0700);
         *slash = '/';
@@ -130,34 +127,19 @@ static void plant(const tree *t, const char *path, const char *text)
     fclose(file);
 }
 
-static tree grow(void)
-{
-    tree t;
-    strcpy(t.root, "/tmp/tandem-test-XXXXXX");
-    assert_non_null(mkdtemp(t.root));
-    return t;
-}
-
-static void fell(const tree *t)
-{
-    char command[128];
-    assert_true(snprintf(command, sizeof command, "rm -r '%s'", t->root) < (int)sizeof command);
-    assert_int_equal(system(command), 0);
-}
-
 static void test_no_files_mean_no_limit(void **state)
 {
     (void)state;
-    tree t = grow();
-    td_cgroup limits = td_cgroup_read(t.root);
+    folder t = make_folder();
+    td_cgroup limits = td_cgroup_read(t.path);
     assert_true(limits.cpus == 0 && limits.memory_bytes == 0 && limits.memory_used_bytes == 0);
-    fell(&t);
+    remove_folder(&t);
 }
 
 static void test_version_2_takes_the_tightest_of_all_levels(void **state)
 {
     (void)state;
-    tree t = grow();
+    folder t = make_folder();
     plant(&t, "proc/self/cgroup", "0::/a/b\n");
     plant(&t, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     plant(&t, "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
@@ -165,31 +147,31 @@ static void test_version_2_takes_the_tightest_of_all_levels(void **state)
     plant(&t, "sys/fs/cgroup/a/b/memory.current", "500000\n");
     plant(&t, "sys/fs/cgroup/a/b/memory.stat", "anon 7\nnot_inactive_file 1\ninactive_file 200000\nslab 1\n");
     plant(&t, "sys/fs/cgroup/a/memory.max", "2147483648\n");
-    td_cgroup limits = td_cgroup_read(t.root);
+    td_cgroup limits = td_cgroup_read(t.path);
     assert_true(limits.cpus == 1.5);
     assert_int_equal(limits.memory_bytes, 1 << 30);
     assert_int_equal(limits.memory_used_bytes, 300000);
-    fell(&t);
+    remove_folder(&t);
 }
 
 /* A container sees the host's path in /proc but only its own group under /sys. */
 static void test_version_2_in_a_container(void **state)
 {
     (void)state;
-    tree t = grow();
+    folder t = make_folder();
     plant(&t, "proc/self/cgroup", "0::/system.slice/docker-0123.scope\n");
     plant(&t, "sys/fs/cgroup/cpu.max", "50000 100000\n");
     plant(&t, "sys/fs/cgroup/memory.max", "max\n");
-    td_cgroup limits = td_cgroup_read(t.root);
+    td_cgroup limits = td_cgroup_read(t.path);
     assert_true(limits.cpus == 0.5);
     assert_int_equal(limits.memory_bytes, 0);
-    fell(&t);
+    remove_folder(&t);
 }
 
 static void test_version_1(void **state)
 {
     (void)state;
-    tree t = grow();
+    folder t = make_folder();
     plant(&t, "proc/self/cgroup",
           "garbage\n11:cpuset:/x\n5:memory:/docker/12\n4:cpu,cpuacct:/docker/12\n1:name=systemd:/docker/12\n0::/\n");
     plant(&t, "sys/fs/cgroup/cpu,cpuacct/docker/12/cpu.cfs_quota_us", "300000\n");
@@ -200,11 +182,11 @@ static void test_version_1(void **state)
     plant(&t, "sys/fs/cgroup/memory/memory.limit_in_bytes", "4194304\n");
     plant(&t, "sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
     plant(&t, "sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 5000\n");
-    td_cgroup limits = td_cgroup_read(t.root);
+    td_cgroup limits = td_cgroup_read(t.path);
     assert_true(limits.cpus == 3);
     assert_int_equal(limits.memory_bytes, 4194304);
     assert_int_equal(limits.memory_used_bytes, 0); /* more can be dropped than is counted: never negative */
-    fell(&t);
+    remove_folder(&t);
 }
 
 int main(void)
