@@ -268,8 +268,8 @@ static td_status *run_tape(tape *t, td_value loss, td_value seed, const int32_t 
     t->gradient[loss.id] = seed.id;
     for (int32_t k = t->n_nodes - 1; k >= 0 && !graph->failed; k--)
         TD_TRY(differentiate_node(t, order[k]));
-    TD_TRY(parameter_gradients(t, loss, gradients));
     graph->differentiating = -1;
+    TD_TRY(parameter_gradients(t, loss, gradients));
     return graph->failed ? td_graph_check(graph) : NULL;
 }
 

@@ -84,6 +84,13 @@ td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, cons
  * order. *out_order has n_nodes entries, td_free it. */
 td_status *td_graph_order(const td_graph *graph, int32_t **out_order) TD_MUST_USE;
 
+/* All edges between nodes: data, and state order (whoever reads a state before its writer). Successors of node n are
+ * to[first[n] .. first[n + 1]); a pair may occur more than once. */
+typedef struct td_edges {
+    int32_t *first, *to, *indegree;
+} td_edges;
+td_status *td_graph_edges(const td_graph *graph, td_edges *out_edges) TD_MUST_USE;
+void td_edges_deinit(td_edges *edges);
 /* The rank of each node in the order of names. *out_rank has n_nodes entries, td_free it. */
 td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank) TD_MUST_USE;
 /* The port that input `input` of a node belongs to (the last one repeats), and whether the op writes it. */

@@ -9,12 +9,6 @@
 #include "base/memory.h"
 #include "graph/op.h"
 
-typedef struct edges {
-    int32_t *first; /* n_nodes + 1 */
-    int32_t *to;
-    int32_t *indegree;
-} edges;
-
 const td_port *td_node_port(const td_node *node, int32_t input)
 {
     int32_t port = 0;
@@ -47,8 +41,8 @@ static td_status *find_writers(const td_graph *graph, int32_t *writer)
     return NULL;
 }
 
-/* Calls `visit` for each predecessor of each node; returns the number of edges. */
-static int64_t each_edge(const td_graph *graph, const int32_t *writer, edges *e, int32_t *fill)
+/* Counts the edges of each node into e->first[node + 1]; with `fill`, stores them. Returns how many there are. */
+static int64_t each_edge(const td_graph *graph, const int32_t *writer, td_edges *e, int32_t *fill)
 {
     int64_t count = 0;
     for (int32_t n = 0; n < graph->n_nodes; n++) {
@@ -134,7 +128,7 @@ td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank)
     return NULL;
 }
 
-static td_status *kahn(const td_graph *graph, edges *e, heap *h, int32_t *order)
+static td_status *kahn(const td_graph *graph, td_edges *e, heap *h, int32_t *order)
 {
     int32_t n = (int32_t)graph->n_nodes, done = 0;
     for (int32_t i = 0; i < n; i++)
@@ -156,41 +150,59 @@ static td_status *kahn(const td_graph *graph, edges *e, heap *h, int32_t *order)
                     graph->nodes[stuck].name);
 }
 
-td_status *td_graph_order(const td_graph *graph, int32_t **out_order)
+void td_edges_deinit(td_edges *edges)
+{
+    td_free(edges->first);
+    td_free(edges->to);
+    td_free(edges->indegree);
+    *edges = (td_edges){0};
+}
+
+td_status *td_graph_edges(const td_graph *graph, td_edges *out_edges)
 {
     td_status *status = NULL;
-    edges e = {0};
-    heap h = {0};
-    int32_t *writer = NULL, *fill = NULL, *rank = NULL, *order = NULL;
+    int32_t *writer = NULL, *fill = NULL;
     int64_t n = graph->n_nodes;
-    *out_order = NULL;
+    *out_edges = (td_edges){0};
     TD_TRY_OR(status, done, TD_NEW(writer, graph->n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(fill, n + 1));
-    TD_TRY_OR(status, done, TD_NEW(order, n + 1));
-    TD_TRY_OR(status, done, TD_NEW(h.items, n + 1));
-    TD_TRY_OR(status, done, TD_NEW(e.first, n + 2));
-    TD_TRY_OR(status, done, TD_NEW(e.indegree, n + 1));
-    TD_TRY_OR(status, done, td_graph_name_ranks(graph, &rank));
+    TD_TRY_OR(status, done, TD_NEW(out_edges->first, n + 2));
+    TD_TRY_OR(status, done, TD_NEW(out_edges->indegree, n + 1));
     TD_TRY_OR(status, done, find_writers(graph, writer));
-    int64_t count = each_edge(graph, writer, &e, NULL);
-    TD_TRY_OR(status, done, TD_NEW(e.to, count + 1));
+    int64_t count = each_edge(graph, writer, out_edges, NULL);
+    TD_TRY_OR(status, done, TD_NEW(out_edges->to, count + 1));
     for (int64_t i = 0; i < n; i++) {
-        e.first[i + 1] += e.first[i];
-        fill[i] = e.first[i];
+        out_edges->first[i + 1] += out_edges->first[i];
+        fill[i] = out_edges->first[i];
     }
-    (void)each_edge(graph, writer, &e, fill);
-    h.rank = rank;
-    TD_TRY_OR(status, done, kahn(graph, &e, &h, order));
-    *out_order = order;
-    order = NULL;
+    (void)each_edge(graph, writer, out_edges, fill);
 done:
     td_free(writer);
     td_free(fill);
+    if (status)
+        td_edges_deinit(out_edges);
+    return status;
+}
+
+td_status *td_graph_order(const td_graph *graph, int32_t **out_order)
+{
+    td_status *status = NULL;
+    td_edges edges = {0};
+    heap h = {0};
+    int32_t *rank = NULL, *order = NULL;
+    *out_order = NULL;
+    TD_TRY_OR(status, done, TD_NEW(order, graph->n_nodes + 1));
+    TD_TRY_OR(status, done, TD_NEW(h.items, graph->n_nodes + 1));
+    TD_TRY_OR(status, done, td_graph_name_ranks(graph, &rank));
+    TD_TRY_OR(status, done, td_graph_edges(graph, &edges));
+    h.rank = rank;
+    TD_TRY_OR(status, done, kahn(graph, &edges, &h, order));
+    *out_order = order;
+    order = NULL;
+done:
     td_free(rank);
     td_free(order);
     td_free(h.items);
-    td_free(e.first);
-    td_free(e.to);
-    td_free(e.indegree);
+    td_edges_deinit(&edges);
     return status;
 }

@@ -1,0 +1,57 @@
+/* Pass: the backward nodes of the loss. Backward starts from the scalar "step.seed" = S * n / B: the loss scale S, times the
+ * samples n of this batch over the configured B, so that a short batch weighs what its samples weigh; the update multiplies
+ * by B / (S * n) once. */
+#include <fnmatch.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+/* The extent that counts samples: of the first dimension that the loss op's first input has (through the ops behind it). */
+static int32_t sample_extent(const td_graph *graph, int32_t loss)
+{
+    int32_t producer = graph->values[loss].producer;
+    for (int32_t steps = 0; producer >= 0 && steps < 1000; steps++) {
+        const td_node *node = &graph->nodes[producer];
+        int32_t next = -1;
+        for (int32_t i = 0; i < node->n_inputs && next < 0; i++)
+            next = node->inputs[i];
+        if (next < 0)
+            return -1;
+        const td_shape *shape = &graph->values[next].shape;
+        if (shape->rank && graph->values[next].kind != TD_SCALAR && shape->dims[0].extent >= 0)
+            return shape->dims[0].extent;
+        producer = graph->values[next].producer;
+    }
+    return -1;
+}
+
+/* Groups that freeze parameters act before differentiation: a frozen parameter needs no gradient. */
+static void freeze_by_groups(td_plan *plan, const td_plan_request *request)
+{
+    const td_option_list *groups = &request->options->groups;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        td_value_info *info = &plan->graph->values[v];
+        if (info->class != TD_CLASS_PARAMETER)
+            continue;
+        for (int64_t g = 0; g < groups->n; g++) {
+            if (fnmatch(groups->items[g].match, info->name, 0) != 0)
+                continue;
+            info->frozen = info->frozen || !groups->items[g].optimizer.name;
+            break;
+        }
+    }
+}
+
+td_status *td_pass_differentiate(td_plan *plan, const td_plan_request *request)
+{
+    if (!plan->training)
+        return td_graph_check(plan->graph);
+    double one = 1;
+    TD_TRY(td_graph_check(plan->graph));
+    freeze_by_groups(plan, request);
+    plan->sample_extent = sample_extent(plan->graph, plan->loss);
+    td_value seed = td_scalar(plan->graph, "step.seed", TD_F64, 1, &one);
+    plan->seed = seed.id;
+    plan->n_gradients = plan->graph->n_values;
+    return td_graph_differentiate(plan->graph, (td_value){plan->graph, plan->loss}, seed, &plan->gradients);
+}

@@ -1,0 +1,220 @@
+/* Pass: costs, ranks, and the sequence within each cluster.
+ *
+ * The rank of a node is the time from its start to the end of the step along the longest path, copies included (upward rank,
+ * Topcuoglu et al. 2002). A lane takes its ready cluster of the highest rank; within a cluster nodes run by rank as far as
+ * their edges allow, ties by name. The largest rank is the bound of a step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+static double copy_seconds(const td_plan_site *site, int64_t bytes)
+{
+    double rate = site->properties.link_bytes_per_s > 0 ? site->properties.link_bytes_per_s : 1e10;
+    return site->properties.link_latency_s + (double)bytes / rate;
+}
+
+static td_status *cost_of(td_plan *plan, int32_t id)
+{
+    td_plan_node *p = &plan->nodes[id];
+    const td_node *node = &plan->graph->nodes[id];
+    const td_plan_site *site = &plan->sites[p->device];
+    td_kernel_call call;
+    td_tensor *storage = NULL;
+    TD_TRY(td_plan_call(plan->graph, id, NULL, &call, &storage));
+    if (node->op->flags & TD_OP_VIEW) {
+        p->seconds = 0;
+    } else if (p->lane != TD_QUEUE_COMPUTE) {
+        p->cost.bytes_read = p->cost.bytes_written = (double)td_tensor_bytes(&call.outputs[0]);
+        p->seconds = copy_seconds(site, td_tensor_bytes(&call.outputs[0]));
+    } else {
+        p->cost = td_op_cost(node->op, &call);
+        p->seconds = site->api->estimate_seconds ? site->api->estimate_seconds(site->device, &call)
+                                                 : td_plan_estimate(site, &p->cost);
+    }
+    td_free(storage);
+    return NULL;
+}
+
+static void find_ranks(td_plan *plan, const td_edges *edges, const int32_t *order)
+{
+    for (int64_t i = plan->graph->n_nodes - 1; i >= 0; i--) {
+        int32_t a = order[i];
+        double longest = 0;
+        for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++)
+            if (plan->nodes[edges->to[k]].rank > longest)
+                longest = plan->nodes[edges->to[k]].rank;
+        plan->nodes[a].rank = longest + plan->nodes[a].seconds;
+        if (plan->nodes[a].rank > plan->bound_s)
+            plan->bound_s = plan->nodes[a].rank;
+    }
+}
+
+/* ---- sequence ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct ready_heap {
+    int32_t *items;
+    int32_t n;
+    const td_plan_node *nodes;
+    const int32_t *name_rank;
+} ready_heap;
+
+static bool runs_before(const ready_heap *h, int32_t a, int32_t b)
+{
+    if (h->nodes[a].rank != h->nodes[b].rank)
+        return h->nodes[a].rank > h->nodes[b].rank;
+    return h->name_rank[a] < h->name_rank[b];
+}
+
+static void push(ready_heap *h, int32_t item)
+{
+    int32_t i = h->n++;
+    for (; i > 0 && runs_before(h, item, h->items[(i - 1) / 2]); i = (i - 1) / 2)
+        h->items[i] = h->items[(i - 1) / 2];
+    h->items[i] = item;
+}
+
+static int32_t pop(ready_heap *h)
+{
+    int32_t top = h->items[0], item = h->items[--h->n], i = 0;
+    for (;;) {
+        int32_t child = 2 * i + 1;
+        if (child + 1 < h->n && runs_before(h, h->items[child + 1], h->items[child]))
+            child++;
+        if (child >= h->n || !runs_before(h, h->items[child], item))
+            break;
+        h->items[i] = h->items[child];
+        i = child;
+    }
+    h->items[i] = item;
+    return top;
+}
+
+/* Kahn's algorithm over all nodes by rank; appending each node to its cluster keeps edges within clusters in order. */
+static td_status *sequence_nodes(td_plan *plan, td_edges *edges, ready_heap *h)
+{
+    int64_t n = plan->graph->n_nodes;
+    int32_t *fill = NULL;
+    TD_TRY(TD_NEW(plan->sequence, n + 1));
+    TD_TRY(TD_NEW(fill, plan->n_clusters + 1));
+    for (int32_t c = 0, at = 0; c < plan->n_clusters; c++) {
+        plan->clusters[c].first = fill[c] = at;
+        at += plan->clusters[c].n;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (!edges->indegree[i])
+            push(h, i);
+    while (h->n) {
+        int32_t node = pop(h), cluster = plan->nodes[node].cluster;
+        plan->nodes[node].position = fill[cluster] - plan->clusters[cluster].first;
+        plan->sequence[fill[cluster]++] = node;
+        for (int32_t k = edges->first[node]; k < edges->first[node + 1]; k++)
+            if (--edges->indegree[edges->to[k]] == 0)
+                push(h, edges->to[k]);
+    }
+    td_free(fill);
+    return NULL;
+}
+
+/* ---- names of clusters ------------------------------------------------------------------------------------------------------------ */
+
+static char *copy_cluster_name(const td_plan *plan, const td_cluster *cluster)
+{
+    const td_node *first = &plan->graph->nodes[plan->sequence[cluster->first]];
+    const char *to = plan->sites[plan->values[first->outputs[0]].device].name;
+    const char *value = plan->graph->values[first->inputs[0]].name;
+    return cluster->n == 1 ? td_format("%s -> %s", value, to) : td_format("%s and %d more -> %s", value, cluster->n - 1, to);
+}
+
+/* "bottom+top" for the scopes ("bottom" of "bottom.0/linear") that a cluster has nodes of, up to three. */
+static char *compute_cluster_name(const td_plan *plan, const td_cluster *cluster)
+{
+    enum { MOST = 3 };
+    char *name = td_strdup("");
+    int32_t scopes = 0;
+    const char *seen[MOST];
+    int seen_length[MOST];
+    bool phases[3] = {false};
+    for (int32_t i = 0; i < cluster->n && name; i++) {
+        const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
+        int length = (int)strcspn(node->name, "./@");
+        bool known = false;
+        phases[node->phase] = true;
+        for (int32_t k = 0; k < scopes && k < MOST; k++)
+            known = known || (seen_length[k] == length && strncmp(seen[k], node->name, (size_t)length) == 0);
+        if (known || scopes > MOST)
+            continue;
+        char *longer = scopes < MOST ? td_format("%s%s%.*s", name, scopes ? "+" : "", length, node->name)
+                                     : td_format("%s+..", name);
+        if (scopes < MOST) {
+            seen[scopes] = node->name;
+            seen_length[scopes] = length;
+        }
+        scopes++;
+        td_free(name);
+        name = longer;
+    }
+    static const char *const words[] = {"", " backward", " update", " backward, update"};
+    char *full = name ? td_format("%s%s", name, phases[0] ? phases[1] ? ", backward" : "" : words[phases[1] + 2 * phases[2]])
+                      : NULL;
+    td_free(name);
+    return full;
+}
+
+static td_status *finish_clusters(td_plan *plan)
+{
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        td_cluster *cluster = &plan->clusters[c];
+        for (int32_t i = 0; i < cluster->n; i++) {
+            const td_plan_node *p = &plan->nodes[plan->sequence[cluster->first + i]];
+            cluster->seconds += p->seconds;
+            cluster->rank = p->rank > cluster->rank ? p->rank : cluster->rank;
+        }
+        cluster->name = cluster->lane == TD_QUEUE_COMPUTE ? compute_cluster_name(plan, cluster)
+                                                          : copy_cluster_name(plan, cluster);
+        if (!cluster->name)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a subgraph's name");
+    }
+    return NULL;
+}
+
+static td_status *verify(const td_plan *plan, const td_edges *edges)
+{
+    for (int32_t a = 0; a < plan->graph->n_nodes; a++)
+        for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++) {
+            const td_plan_node *p = &plan->nodes[a], *q = &plan->nodes[edges->to[k]];
+            bool ordered = p->cluster == q->cluster ? p->position < q->position
+                                                    : td_cluster_reaches(plan, p->cluster, q->cluster);
+            if (!ordered)
+                return TD_ERROR(TD_INTERNAL, "order: \"%s\" must run before \"%s\"", plan->graph->nodes[a].name,
+                                plan->graph->nodes[edges->to[k]].name);
+        }
+    return NULL;
+}
+
+td_status *td_pass_order(td_plan *plan, const td_plan_request *request)
+{
+    (void)request;
+    td_edges edges = {0};
+    ready_heap h = {.nodes = plan->nodes};
+    int32_t *order = NULL, *ranks = NULL;
+    td_status *status = NULL;
+    for (int32_t i = 0; i < plan->graph->n_nodes; i++)
+        TD_TRY(cost_of(plan, i));
+    TD_TRY_OR(status, done, td_graph_order(plan->graph, &order));
+    TD_TRY_OR(status, done, td_graph_edges(plan->graph, &edges));
+    TD_TRY_OR(status, done, td_graph_name_ranks(plan->graph, &ranks));
+    TD_TRY_OR(status, done, TD_NEW(h.items, plan->graph->n_nodes + 1));
+    h.name_rank = ranks;
+    find_ranks(plan, &edges, order);
+    TD_TRY_OR(status, done, sequence_nodes(plan, &edges, &h));
+    TD_TRY_OR(status, done, finish_clusters(plan));
+    TD_TRY_OR(status, done, verify(plan, &edges));
+done:
+    td_free(order);
+    td_free(ranks);
+    td_free(h.items);
+    td_edges_deinit(&edges);
+    return status;
+}

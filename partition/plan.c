@@ -1,0 +1,275 @@
+/* Building a plan: runs the passes in order, keeps a dump of each, and holds the helpers that several passes share. */
+#include "partition/plan.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "partition/describe.h"
+
+static const td_pass passes[] = {
+#define TD_PASS(name, summary) {#name, summary, td_pass_##name},
+#include "partition/passes.def"
+#undef TD_PASS
+};
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------------- */
+
+td_plan *td_plan_retain(td_plan *plan)
+{
+    (void)__atomic_add_fetch(&plan->references, 1, __ATOMIC_RELAXED);
+    return plan;
+}
+
+static void cluster_deinit(td_cluster *cluster)
+{
+    td_free(cluster->name);
+    td_free(cluster->before);
+    td_free(cluster->after);
+    td_free(cluster->across);
+}
+
+void td_plan_release(td_plan *plan)
+{
+    if (!plan || __atomic_sub_fetch(&plan->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    for (int64_t i = 0; i < plan->nodes_capacity; i++)
+        td_free(plan->nodes[i].cause);
+    for (int32_t i = 0; i < plan->n_clusters; i++)
+        cluster_deinit(&plan->clusters[i]);
+    for (int32_t i = 0; i < plan->n_groups; i++) {
+        td_free(plan->groups[i].match);
+        td_free(plan->groups[i].cause);
+    }
+    for (int32_t i = 0; plan->dumps && i < N_PASSES; i++)
+        td_free(plan->dumps[i]);
+    td_free(plan->dumps);
+    td_free(plan->groups);
+    td_free(plan->clusters);
+    td_free(plan->nodes);
+    td_free(plan->values);
+    td_free(plan->outputs);
+    td_free(plan->gradients);
+    td_free(plan->sequence);
+    td_free(plan->reach);
+    td_free(plan->arenas);
+    td_free(plan->sites);
+    td_free(plan->key);
+    td_graph_destroy(plan->graph);
+    if (plan->owner_release)
+        plan->owner_release(plan->owner);
+    td_free(plan);
+}
+
+td_status *td_plan_follow(td_plan *plan)
+{
+    const td_graph *graph = plan->graph;
+    if (plan->nodes_capacity < graph->n_nodes) {
+        td_plan_node *nodes = td_realloc(plan->nodes, (size_t)graph->n_nodes, sizeof *nodes);
+        if (!nodes)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan of %lld nodes", (long long)graph->n_nodes);
+        for (int64_t i = plan->nodes_capacity; i < graph->n_nodes; i++)
+            nodes[i] = (td_plan_node){.device = -1, .cluster = -1};
+        plan->nodes = nodes;
+        plan->nodes_capacity = graph->n_nodes;
+    }
+    if (plan->values_capacity < graph->n_values) {
+        td_plan_value *values = td_realloc(plan->values, (size_t)graph->n_values, sizeof *values);
+        if (!values)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan of %lld values", (long long)graph->n_values);
+        for (int64_t i = plan->values_capacity; i < graph->n_values; i++)
+            values[i] = (td_plan_value){.device = -1, .root = -1};
+        plan->values = values;
+        plan->values_capacity = graph->n_values;
+    }
+    return NULL;
+}
+
+/* ---- the passes ------------------------------------------------------------------------------------------------------------ */
+
+static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request)
+{
+    plan->n_sites = n_sites;
+    plan->host = request->host_site;
+    plan->standard = request->default_site;
+    plan->loss = request->loss;
+    plan->seed = plan->random = plan->update_flag = plan->sample_extent = -1;
+    plan->training = request->loss >= 0;
+    TD_TRY(TD_NEW(plan->sites, n_sites));
+    memcpy(plan->sites, sites, (size_t)n_sites * sizeof *sites);
+    TD_TRY(TD_NEW(plan->arenas, n_sites));
+    TD_TRY(TD_NEW(plan->dumps, N_PASSES));
+    TD_TRY(TD_NEW(plan->outputs, request->n_outputs + plan->graph->n_values + 2));
+    for (int32_t i = 0; i < request->n_outputs; i++)
+        plan->outputs[plan->n_outputs++] = request->outputs[i];
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (plan->graph->values[v].is_output)
+            plan->outputs[plan->n_outputs++] = v;
+    return NULL;
+}
+
+static td_status *run_passes(td_plan *plan, const td_plan_request *request)
+{
+    for (int32_t i = 0; i < N_PASSES; i++) {
+        TD_TRY(passes[i].run(plan, request));
+        if (plan->graph->failed)
+            return td_graph_check(plan->graph);
+        TD_TRY(td_plan_follow(plan));
+        TD_TRY(td_plan_describe_pass(plan, &plan->dumps[i]));
+    }
+    return NULL;
+}
+
+td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request,
+                         void *owner, void (*owner_release)(void *owner), td_plan **out_plan)
+{
+    double begin = seconds_now();
+    *out_plan = NULL;
+    td_plan *plan = td_calloc(1, sizeof *plan);
+    if (!plan) {
+        td_graph_destroy(graph);
+        owner_release(owner);
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan");
+    }
+    plan->references = 1;
+    plan->graph = graph;
+    plan->owner = owner;
+    plan->owner_release = owner_release;
+    td_status *status = start(plan, sites, n_sites, request);
+    if (!status)
+        status = run_passes(plan, request);
+    if (status) {
+        td_plan_release(plan);
+        return status;
+    }
+    plan->plan_s = seconds_now() - begin;
+    *out_plan = plan;
+    return NULL;
+}
+
+int32_t td_plan_passes(const char *const **out_names)
+{
+    static const char *const names[] = {
+#define TD_PASS(name, summary) #name,
+#include "partition/passes.def"
+#undef TD_PASS
+    };
+    *out_names = names;
+    return N_PASSES;
+}
+
+td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text)
+{
+    *out_text = NULL;
+    for (int32_t i = 0; i < N_PASSES; i++) {
+        if (strcmp(passes[i].name, pass) != 0)
+            continue;
+        *out_text = td_strdup(plan->dumps[i] ? plan->dumps[i] : "");
+        return *out_text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a dump");
+    }
+    td_status *status = TD_ERROR(TD_NOT_FOUND, "there is no pass \"%s\"", pass);
+    for (int32_t i = 0; i < N_PASSES; i++)
+        status = td_status_help(status, "%s: %s", passes[i].name, passes[i].summary);
+    return status;
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------------------- */
+
+int32_t td_plan_find_site(const td_plan_site *sites, int32_t n_sites, int32_t host, int32_t standard, const char *name)
+{
+    for (int32_t i = 0; i < n_sites; i++)
+        if (strcasecmp(sites[i].name, name) == 0)
+            return i;
+    if (strcasecmp(name, "cpu") == 0)
+        return host;
+    if (strcasecmp(name, "device") == 0)
+        return standard;
+    return -1;
+}
+
+char *td_plan_site_names(const td_plan_site *sites, int32_t n_sites)
+{
+    char *names = td_strdup("");
+    for (int32_t i = 0; i < n_sites && names; i++) {
+        char *longer = td_format("%s%s%s", names, i ? ", " : "", sites[i].name);
+        td_free(names);
+        names = longer;
+    }
+    return names;
+}
+
+double td_plan_estimate(const td_plan_site *site, const td_cost *cost)
+{
+    double flops = site->properties.flops_per_s > 0 ? site->properties.flops_per_s : 5e10;
+    double bytes = site->properties.memory_bytes_per_s > 0 ? site->properties.memory_bytes_per_s : 1e10;
+    double compute = cost->flops / flops, memory = (cost->bytes_read + cost->bytes_written) / bytes;
+    return compute > memory ? compute : memory;
+}
+
+/* ---- nodes as calls ---------------------------------------------------------------------------------------------------------- */
+
+td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *extents, td_kernel_call *out_call,
+                        td_tensor **out_storage)
+{
+    const td_node *n = &graph->nodes[node];
+    td_tensor *tensors = NULL;
+    *out_storage = NULL;
+    TD_TRY(TD_NEW(tensors, n->n_inputs + n->n_outputs + 1));
+    for (int32_t i = 0; i < n->n_inputs; i++)
+        if (n->inputs[i] >= 0)
+            td_value_tensor(graph, n->inputs[i], extents, &tensors[i]);
+    for (int32_t i = 0; i < n->n_outputs; i++)
+        td_value_tensor(graph, n->outputs[i], extents, &tensors[n->n_inputs + i]);
+    *out_call = (td_kernel_call){.struct_size = sizeof *out_call, .op = n->op->name, .name = n->name, .attrs = n->attrs,
+                                 .inputs = tensors, .outputs = tensors + n->n_inputs, .n_attrs = n->n_attrs,
+                                 .n_inputs = n->n_inputs, .n_outputs = n->n_outputs};
+    *out_storage = tensors;
+    return NULL;
+}
+
+td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported, char *reason,
+                            size_t reason_bytes)
+{
+    td_kernel_call call;
+    td_tensor *storage = NULL;
+    *out_supported = false;
+    const td_node *n = &graph->nodes[node];
+    if (n->op->flags & (TD_OP_VIEW | TD_OP_HOST_ONLY)) {
+        *out_supported = site->is_host || n->op->flags & TD_OP_VIEW;
+        (void)snprintf(reason, reason_bytes, "it runs on the host only");
+        return NULL;
+    }
+    TD_TRY(td_plan_call(graph, node, NULL, &call, &storage));
+    reason[0] = '\0';
+    *out_supported = site->api->supports(site->device, &call, reason, reason_bytes);
+    td_free(storage);
+    return NULL;
+}
+
+bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b)
+{
+    return plan->reach[a * plan->reach_words + b / 64] >> (b % 64) & 1;
+}
+
+int32_t td_plan_root(const td_plan *plan, int32_t value)
+{
+    while (plan->values[value].storage == TD_ALIAS)
+        value = plan->values[value].root;
+    return value;
+}
+
+bool td_op_is_lookup(const td_op *op)
+{
+    return strcmp(op->name, "embedding") == 0 || strcmp(op->name, "embedding_bag") == 0;
+}

@@ -1,0 +1,165 @@
+/* The plan's own structures, and what its passes share. Engine-internal; users see tandem/plan.h.
+ *
+ * A plan is built by the passes of passes.def, in that order, on its own clone of the user's graph, and never changed
+ * afterwards. Each pass is one file, verifies what it made, and can be dumped. After all of them:
+ *   - every node has a device and a cause; every value lives on one device (copies are nodes);
+ *   - clusters hold nodes of one device that run in sequence; each is convex and their quotient is acyclic;
+ *   - a value in the arena has fixed offsets; two values share bytes only when happens-before orders them. */
+#ifndef TANDEM_PARTITION_PLAN_H
+#define TANDEM_PARTITION_PLAN_H
+
+#include "graph/op.h"
+#include "optim/rule.h"
+#include "tandem/plan.h"
+
+/* A device as the planner sees it. `api` and `device` are borrowed from the plan's owner. */
+typedef struct td_plan_site {
+    const char *name, *backend;
+    const td_backend_api *api;
+    td_device *device;
+    td_device_properties properties;
+    int32_t lanes; /* compute queues */
+    bool is_host;  /* its memory is the host's */
+} td_plan_site;
+
+typedef enum td_storage {
+    TD_STORE = 0, /* parameter or state: the store has the address */
+    TD_BOUND,     /* an input: bound to the batch of each step */
+    TD_PREVIOUS,  /* an input of the batch before: `root` is the input */
+    TD_NUMBERS,   /* a scalar: host numbers of the session */
+    TD_ARENA,     /* at an offset of its device's arena */
+    TD_ALIAS      /* shares the memory of `root` (a view, or an op in place) */
+} td_storage;
+
+enum { TD_ALIGNMENT = 64 };
+
+typedef struct td_plan_value {
+    int32_t device; /* -1: a scalar, everywhere */
+    td_storage storage;
+    int32_t root;         /* of TD_ALIAS and TD_PREVIOUS */
+    bool doubled;         /* one block per step parity, so the next step may fill its own while this one is read */
+    int64_t bytes[3];     /* data, index, count at capacity */
+    int64_t offset;       /* of the block in the arena */
+    int64_t block_bytes;  /* of one parity, aligned */
+} td_plan_value;
+
+typedef enum td_early { TD_EARLY_NONE = 0, TD_EARLY_FIRST, TD_EARLY_REST } td_early;
+
+typedef struct td_plan_node {
+    int32_t device;
+    td_queue_kind lane;
+    char *cause;
+    bool moved;     /* unmarked, but the default device cannot run it */
+    td_early early; /* a lookup's part that may run before the update of the step before, or the rest */
+    int32_t cluster, position; /* position within the cluster */
+    td_cost cost;
+    double seconds; /* estimated */
+    double rank;    /* seconds to the end of the step along the longest path, itself included */
+    size_t scratch_bytes;
+    int64_t scratch_offset;
+} td_plan_node;
+
+typedef struct td_cluster {
+    char *name;
+    int32_t device;
+    td_queue_kind lane;
+    int32_t first, n; /* nodes sequence[first .. first + n) */
+    double seconds, rank;
+    int32_t *before, n_before; /* clusters that must end first, in the same step */
+    int32_t *after, n_after;
+    int32_t *across, n_across; /* clusters of the next step that must wait for this one */
+} td_cluster;
+
+/* One optimizer group as resolved for this plan. */
+typedef struct td_plan_group {
+    char *match, *cause;
+    const td_rule *rule; /* NULL: frozen */
+    td_optimizer settings;
+    int32_t coefficients; /* its scalar value, -1 if no parameter uses it */
+} td_plan_group;
+
+typedef struct td_plan_arena {
+    int64_t bytes, scratch_bytes; /* whole, and the part that is kernels' scratch (one block per lane) */
+    int64_t store_bytes, parameter_bytes, state_bytes;
+} td_plan_arena;
+
+/* What the planner is asked for. */
+typedef struct td_plan_request {
+    int32_t loss; /* value, or -1 */
+    int32_t *outputs;
+    int32_t n_outputs;
+    const td_train_options *options;
+    int32_t default_site, host_site;
+    /* Where a parameter must live (a site), or -1; NULL: anywhere. */
+    int32_t (*home)(const void *context, const char *parameter);
+    const void *home_context;
+} td_plan_request;
+
+struct td_plan {
+    int64_t references; /* atomic */
+    td_graph *graph;
+    td_plan_site *sites;
+    int32_t n_sites, host, standard; /* host: the site of the host; standard: the default device */
+    void *owner;
+    void (*owner_release)(void *owner);
+    char *key; /* what it was made from, for the cache; NULL: not cached */
+
+    bool training;
+    int32_t loss, seed, random, update_flag; /* values; -1: none */
+    int32_t sample_extent;      /* the extent that counts samples, or -1 */
+    int32_t *outputs, n_outputs; /* values on the host */
+    int32_t *gradients;          /* during building: gradient value of each value, or -1 */
+    int64_t n_gradients;
+    td_plan_group *groups;
+    int32_t n_groups;
+
+    td_plan_node *nodes;   /* as graph->nodes */
+    td_plan_value *values; /* as graph->values */
+    int64_t nodes_capacity, values_capacity;
+    td_cluster *clusters;
+    int32_t n_clusters;
+    int32_t *sequence; /* all nodes, cluster by cluster */
+    uint64_t *reach;   /* bit (a * words + b): cluster a ends before cluster b begins */
+    int64_t reach_words;
+    td_plan_arena *arenas; /* as sites */
+    bool pipelined, early_lookup;
+    double plan_s, bound_s;
+    bool from_cache;
+    char **dumps; /* text after each pass */
+};
+
+typedef struct td_pass {
+    const char *name, *summary;
+    td_status *(*run)(td_plan *plan, const td_plan_request *request);
+} td_pass;
+
+#define TD_PASS(name, summary) td_status *td_pass_##name(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
+#include "partition/passes.def"
+#undef TD_PASS
+
+/* Runs all passes on `graph` (taken). `sites` is copied; `owner` is released with the plan (also on failure). */
+td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request,
+                         void *owner, void (*owner_release)(void *owner), td_plan **out_plan) TD_MUST_USE;
+
+/* The arrays `nodes` and `values` follow the graph's after nodes were added; new entries are zero with device -1. */
+td_status *td_plan_follow(td_plan *plan) TD_MUST_USE;
+/* A site by name: case ignored; "cpu" is the host, "device" the default accelerator. -1: none. */
+int32_t td_plan_find_site(const td_plan_site *sites, int32_t n_sites, int32_t host, int32_t standard, const char *name);
+/* "cpu, accel" for messages. */
+char *td_plan_site_names(const td_plan_site *sites, int32_t n_sites);
+/* The call of a node at capacity (or actual extents), without addresses. Its arrays are *storage: td_free it. */
+td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *extents, td_kernel_call *out_call,
+                        td_tensor **out_storage) TD_MUST_USE;
+/* Whether a site can run a node; if not, why. */
+td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported, char *reason,
+                            size_t reason_bytes) TD_MUST_USE;
+/* Estimated seconds of a call on a site. */
+double td_plan_estimate(const td_plan_site *site, const td_cost *cost);
+bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
+/* The value whose memory this one uses. */
+int32_t td_plan_root(const td_plan *plan, int32_t value);
+bool td_op_is_lookup(const td_op *op);
+/* Keeps nodes with keep[n] and the values they touch; renumbers. *out_map[v]: new id or -1; td_free it. */
+td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map) TD_MUST_USE;
+
+#endif

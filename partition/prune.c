@@ -1,0 +1,89 @@
+/* Taking nodes out of a graph: what is kept is renumbered in its old order, names stay. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+static void drop_node(td_graph *graph, td_node *node)
+{
+    td_name_map_remove(&graph->node_names, node->name);
+    for (int32_t i = 0; i < node->n_attrs; i++) {
+        td_free((void *)(uintptr_t)node->attrs[i].key);
+        td_free((void *)(uintptr_t)node->attrs[i].s);
+        td_free((void *)(uintptr_t)node->attrs[i].ints);
+    }
+    td_free(node->attrs);
+    td_free(node->inputs);
+    td_free(node->outputs);
+    td_free(node->name);
+    td_free(node->target);
+}
+
+static td_status *compact_values(td_graph *graph, const bool *keep_value, int32_t *map)
+{
+    int64_t n = 0;
+    for (int64_t v = 0; v < graph->n_values; v++) {
+        td_value_info *info = &graph->values[v];
+        map[v] = keep_value[v] ? (int32_t)n : -1;
+        if (!keep_value[v]) {
+            td_name_map_remove(&graph->value_names, info->name);
+            td_free(info->name);
+            td_free(info->scalars);
+            continue;
+        }
+        graph->values[n] = *info;
+        TD_TRY(td_name_map_put(&graph->value_names, graph->values[n].name, (int32_t)n)); /* replaces: cannot fail midway */
+        n++;
+    }
+    graph->n_values = n;
+    return NULL;
+}
+
+static td_status *compact_nodes(td_graph *graph, const bool *keep, const int32_t *map, int32_t *node_map)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < graph->n_nodes; i++) {
+        td_node *node = &graph->nodes[i];
+        node_map[i] = keep[i] ? (int32_t)n : -1;
+        if (!keep[i]) {
+            drop_node(graph, node);
+            continue;
+        }
+        for (int32_t k = 0; k < node->n_inputs; k++)
+            node->inputs[k] = node->inputs[k] < 0 ? -1 : map[node->inputs[k]];
+        for (int32_t k = 0; k < node->n_outputs; k++)
+            node->outputs[k] = map[node->outputs[k]];
+        graph->nodes[n] = *node;
+        TD_TRY(td_name_map_put(&graph->node_names, graph->nodes[n].name, (int32_t)n));
+        n++;
+    }
+    graph->n_nodes = n;
+    for (int64_t i = 0; i < n; i++)
+        if (graph->nodes[i].forward >= 0)
+            graph->nodes[i].forward = node_map[graph->nodes[i].forward];
+    for (int64_t v = 0; v < graph->n_values; v++) {
+        td_value_info *info = &graph->values[v];
+        info->producer = info->producer < 0 ? -1 : node_map[info->producer];
+        info->parameter = info->parameter < 0 ? -1 : map[info->parameter];
+    }
+    return NULL;
+}
+
+td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map)
+{
+    int32_t *map = NULL, *node_map = NULL;
+    *out_map = NULL;
+    TD_TRY(TD_NEW(map, graph->n_values + 1));
+    td_status *status = TD_NEW(node_map, graph->n_nodes + 1);
+    if (!status)
+        status = compact_values(graph, keep_value, map);
+    if (!status)
+        status = compact_nodes(graph, keep, map, node_map);
+    td_free(node_map);
+    if (status) {
+        td_free(map);
+        return status;
+    }
+    *out_map = map;
+    return NULL;
+}

@@ -1,0 +1,117 @@
+/* Pass: the optimizers. For every trained parameter: its group (the first whose pattern matches), its rule's state slots as
+ * values "<parameter>/<slot>", and one update node "<parameter>/update" that reads the gradient and the group's coefficients
+ * and writes the parameter and its state. Coefficients are scalars computed once a step (optim/rule.h). */
+#include <fnmatch.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
+{
+    TD_TRY(TD_NEW(plan->groups, list->n + 1));
+    for (int64_t i = 0; i < list->n; i++) {
+        const td_option_entry *entry = &list->items[i];
+        td_plan_group *group = &plan->groups[plan->n_groups++];
+        group->coefficients = -1;
+        group->match = td_strdup(entry->match);
+        if (!group->match)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an optimizer group");
+        if (!entry->optimizer.name)
+            continue;
+        group->rule = td_rule_find(entry->optimizer.name);
+        if (!group->rule)
+            return TD_ERROR(TD_NOT_FOUND, "optimizer group \"%s\": there is no optimizer \"%s\"; did you mean \"%s\"? "
+                                          "(tandem ops lists them)",
+                            entry->match, entry->optimizer.name, td_rule_nearest(entry->optimizer.name));
+        td_status *status = td_rule_resolve(group->rule, &entry->optimizer, &group->settings);
+        if (!status)
+            status = td_schedule_check(&group->settings.schedule);
+        if (status)
+            return td_status_prefix(status, "optimizer group \"%s\"", entry->match);
+    }
+    return NULL;
+}
+
+static td_plan_group *group_of(td_plan *plan, const char *parameter)
+{
+    for (int32_t i = 0; i < plan->n_groups; i++)
+        if (fnmatch(plan->groups[i].match, parameter, 0) == 0)
+            return &plan->groups[i];
+    return NULL;
+}
+
+static td_status *coefficients_of(td_plan *plan, td_plan_group *group, td_value *out)
+{
+    if (group->coefficients < 0) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "group.%d.coefficients", (int)(group - plan->groups));
+        group->coefficients = td_scalar(plan->graph, name, TD_F32, TD_COEFFICIENTS, NULL).id;
+    }
+    *out = (td_value){plan->graph, group->coefficients};
+    return plan->graph->failed ? td_graph_check(plan->graph) : NULL;
+}
+
+static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group *group, const td_slot *slot, td_value *out)
+{
+    td_graph *graph = plan->graph;
+    td_shape shape = graph->values[parameter].shape;
+    if (slot->per_row && shape.rank > 1)
+        shape.rank = 1;
+    char *name = td_format("%s/%s", graph->values[parameter].name, slot->name);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the state of \"%s\"", graph->values[parameter].name);
+    *out = td_graph_add_source(graph, TD_CLASS_STATE, TD_DENSE, name, TD_F32, shape, td_dim_constant(0));
+    td_free(name);
+    if (graph->failed)
+        return td_graph_check(graph);
+    graph->values[out->id].parameter = parameter;
+    graph->values[out->id].initial =
+        td_init_constant(slot->from_initial_accumulator ? group->settings.initial_accumulator : 0);
+    return NULL;
+}
+
+static td_status *check_kind(const td_graph *graph, const td_rule *rule, int32_t parameter, int32_t gradient)
+{
+    bool sparse = graph->values[gradient].kind == TD_ROW_SPARSE;
+    const char *reason = sparse ? rule->refuses_row_sparse : rule->refuses_dense;
+    if (!reason)
+        return NULL;
+    return TD_ERROR(TD_UNSUPPORTED, "optimizer \"%s\" does not take the %s gradient of \"%s\": %s", rule->name,
+                    sparse ? "row-sparse" : "dense", graph->values[parameter].name, reason);
+}
+
+static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
+{
+    td_graph *graph = plan->graph;
+    td_plan_group *group = group_of(plan, graph->values[parameter].name);
+    if (!group)
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "no optimizer group matches parameter \"%s\"",
+                                       graph->values[parameter].name),
+                              "add a group with match \"*\" at the end, or freeze the parameter");
+    td_value inputs[3 + TD_MAX_SLOTS] = {{graph, parameter}, {graph, gradient}};
+    const td_slot *slots = NULL;
+    TD_TRY(check_kind(graph, group->rule, parameter, gradient));
+    TD_TRY(coefficients_of(plan, group, &inputs[2]));
+    int32_t n_slots = td_rule_slots(group->rule, &group->settings, &slots);
+    for (int32_t i = 0; i < n_slots; i++)
+        TD_TRY(add_slot(plan, parameter, group, &slots[i], &inputs[3 + i]));
+    char *name = td_format("%s/update", graph->values[parameter].name);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the update of \"%s\"", graph->values[parameter].name);
+    td_graph_add(graph, group->rule->name, name, inputs, 3 + n_slots, NULL, 0, NULL, 0);
+    td_free(name);
+    return graph->failed ? td_graph_check(graph) : NULL;
+}
+
+td_status *td_pass_update(td_plan *plan, const td_plan_request *request)
+{
+    if (!plan->training)
+        return NULL;
+    TD_TRY(resolve_groups(plan, &request->options->groups));
+    plan->graph->phase = TD_UPDATE;
+    for (int32_t v = 0; v < plan->n_gradients; v++)
+        if (plan->gradients[v] >= 0)
+            TD_TRY(add_update(plan, v, plan->gradients[v]));
+    return NULL;
+}
