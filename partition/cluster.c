@@ -104,17 +104,17 @@ static void by_chain(td_plan *plan, const td_edges *back, const levels *l, const
 {
     for (int64_t i = begin; i < end; i++) {
         int32_t node = order[keys[i].node], joined = -1;
-        bool one = true;
+        bool one = true, follows_last = false;
         for (int32_t k = back->first[node]; k < back->first[node + 1]; k++) {
             int32_t before = back->to[k];
             bool inside = same_lane(plan, before, node) && l->down[before] == l->down[node] && l->up[before] == l->up[node];
             if (!inside)
                 continue;
-            one = one && (joined < 0 || joined == plan->nodes[before].cluster) &&
-                  (last[plan->nodes[before].cluster] == before || joined == plan->nodes[before].cluster);
+            one = one && (joined < 0 || joined == plan->nodes[before].cluster);
             joined = plan->nodes[before].cluster;
+            follows_last = follows_last || last[joined] == before;
         }
-        int32_t cluster = joined >= 0 && one ? joined : plan->n_clusters++;
+        int32_t cluster = joined >= 0 && one && follows_last ? joined : plan->n_clusters++;
         plan->nodes[node].cluster = cluster;
         last[cluster] = node;
     }

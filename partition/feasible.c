@@ -1,0 +1,102 @@
+/* Pass: the proof that each device's peak (store, arena, scratch) fits its memory, before anything is allocated. The refusal
+ * names the device, how many bytes are short, and the largest tenants. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/describe.h"
+#include "partition/plan.h"
+
+enum { NAMED_TENANTS = 2 };
+
+typedef struct tenant {
+    int32_t value;
+    int64_t bytes, state_bytes;
+} tenant;
+
+static int compare_tenants(const void *a, const void *b)
+{
+    const tenant *x = a, *y = b;
+    int64_t left = x->bytes + x->state_bytes, right = y->bytes + y->state_bytes;
+    if (left != right)
+        return left > right ? -1 : 1;
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Parameters with their state, and blocks of the arena, largest first. */
+static td_status *find_tenants(const td_plan *plan, int32_t site, tenant **out_tenants, int64_t *out_n)
+{
+    tenant *all = NULL;
+    int64_t n = 0;
+    TD_TRY(TD_NEW(all, plan->graph->n_values + 1));
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        all[v].value = v;
+        bool here = value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA);
+        if (!here)
+            continue;
+        if (plan->graph->values[v].class == TD_CLASS_STATE)
+            all[plan->graph->values[v].parameter].state_bytes += value->block_bytes;
+        else
+            all[v].bytes += value->block_bytes * (value->doubled ? 2 : 1);
+    }
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (all[v].bytes + all[v].state_bytes)
+            all[n++] = all[v];
+    qsort(all, (size_t)n, sizeof *all, compare_tenants);
+    *out_tenants = all;
+    *out_n = n;
+    return NULL;
+}
+
+static char *describe_tenants(const td_plan *plan, const tenant *tenants, int64_t n)
+{
+    char *text = td_strdup("");
+    char a[32], b[32];
+    for (int64_t i = 0; i < n && i < NAMED_TENANTS && text; i++) {
+        const char *name = plan->graph->values[tenants[i].value].name;
+        char *longer = td_format("%s%s%s %s", text, i ? "; " : "", name, td_text_bytes(tenants[i].bytes, a, sizeof a));
+        td_free(text);
+        text = longer;
+        if (text && tenants[i].state_bytes) {
+            longer = td_format("%s + its state %s", text, td_text_bytes(tenants[i].state_bytes, b, sizeof b));
+            td_free(text);
+            text = longer;
+        }
+    }
+    if (text && n > NAMED_TENANTS) {
+        char *longer = td_format("%s; %lld more", text, (long long)(n - NAMED_TENANTS));
+        td_free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_t capacity)
+{
+    char a[32], b[32], c[32];
+    tenant *tenants = NULL;
+    int64_t n = 0;
+    TD_TRY(find_tenants(plan, site, &tenants, &n));
+    char *largest = describe_tenants(plan, tenants, n);
+    td_free(tenants);
+    td_status *status = TD_ERROR(TD_DOES_NOT_FIT, "does not fit: %s has %s and the plan needs %s (%s short)",
+                                 plan->sites[site].name, td_text_bytes(capacity, a, sizeof a),
+                                 td_text_bytes(need, b, sizeof b), td_text_bytes(need - capacity, c, sizeof c));
+    status = td_status_help(status, "largest: %s", largest ? largest : "");
+    td_free(largest);
+    return status;
+}
+
+td_status *td_pass_feasible(td_plan *plan, const td_plan_request *request)
+{
+    (void)request;
+    for (int32_t s = 0; s < plan->n_sites; s++) {
+        int64_t need = plan->arenas[s].store_bytes + plan->arenas[s].bytes;
+        int64_t capacity = (int64_t)plan->sites[s].properties.memory_bytes;
+        if (capacity && need > capacity)
+            return refuse(plan, s, need, capacity);
+    }
+    return NULL;
+}

@@ -1,0 +1,527 @@
+/* Pass: where every value lives. One arena per device, offsets fixed here.
+ *
+ * Parameters and state belong to the store, inputs to the batch, scalars to the session. Everything else gets a block of its
+ * device's arena. Two blocks may overlap only when happens-before orders all users of one before the maker of the other,
+ * over all lanes, never because a list does. An op works in place only when all other readers of that memory end before it.
+ *
+ * A plan whose steps overlap keeps two copies (one per step parity) of what the next step may make while this one still runs:
+ * copies to a device, lookups' results, and what the caller reads. Those never share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+/* Who uses the memory of each root value: nodes, in lists. */
+typedef struct users {
+    int32_t *first; /* n_values + 1 */
+    int32_t *nodes;
+} users;
+
+static bool happens_before(const td_plan *plan, int32_t a, int32_t b)
+{
+    const td_plan_node *p = &plan->nodes[a], *q = &plan->nodes[b];
+    return p->cluster == q->cluster ? p->position < q->position : td_cluster_reaches(plan, p->cluster, q->cluster);
+}
+
+static int64_t align(int64_t bytes)
+{
+    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
+}
+
+/* ---- storage ------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_read_by_caller(const td_plan *plan, int32_t value)
+{
+    for (int32_t i = 0; i < plan->n_outputs; i++)
+        if (plan->outputs[i] == value)
+            return true;
+    return plan->loss == value;
+}
+
+static bool is_made_early(const td_plan *plan, int32_t value)
+{
+    int32_t producer = plan->graph->values[value].producer;
+    if (producer < 0 || plan->graph->nodes[producer].phase != TD_FORWARD)
+        return false;
+    return plan->nodes[producer].lane == TD_QUEUE_TO_DEVICE || td_op_is_lookup(plan->graph->nodes[producer].op) ||
+           plan->nodes[producer].early != TD_EARLY_NONE;
+}
+
+static void choose_storage(td_plan *plan, int32_t value)
+{
+    const td_value_info *info = &plan->graph->values[value];
+    td_plan_value *v = &plan->values[value];
+    if (v->storage == TD_PREVIOUS)
+        return;
+    td_value_bytes(plan->graph, value, NULL, v->bytes);
+    v->block_bytes = align(v->bytes[0]) + align(v->bytes[1]) + align(v->bytes[2]);
+    switch (info->class) {
+    case TD_CLASS_PARAMETER:
+    case TD_CLASS_STATE:
+        v->storage = TD_STORE;
+        return;
+    case TD_CLASS_INPUT:
+        v->storage = TD_BOUND;
+        return;
+    case TD_CLASS_SCALAR:
+        v->storage = TD_NUMBERS;
+        return;
+    default:
+        v->storage = TD_ARENA;
+        v->doubled = plan->pipelined && (is_made_early(plan, value) || is_read_by_caller(plan, value));
+    }
+}
+
+static void choose_views(td_plan *plan)
+{
+    for (int64_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        if (!(node->op->flags & TD_OP_VIEW))
+            continue;
+        td_plan_value *v = &plan->values[node->outputs[0]];
+        v->storage = TD_ALIAS;
+        v->root = node->inputs[0];
+        v->doubled = false;
+    }
+}
+
+/* ---- users ------------------------------------------------------------------------------------------------------------------------ */
+
+static void users_deinit(users *u)
+{
+    td_free(u->first);
+    td_free(u->nodes);
+    *u = (users){0};
+}
+
+static void each_user(const td_plan *plan, users *u, int32_t *fill)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+            int32_t value = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+            if (value < 0)
+                continue;
+            int32_t root = td_plan_root(plan, value);
+            if (fill)
+                u->nodes[fill[root]++] = n;
+            else
+                u->first[root + 1]++;
+        }
+    }
+}
+
+static td_status *find_users(const td_plan *plan, users *u)
+{
+    int64_t n = plan->graph->n_values;
+    int32_t *fill = NULL;
+    users_deinit(u);
+    TD_TRY(TD_NEW(u->first, n + 2));
+    each_user(plan, u, NULL);
+    for (int64_t v = 0; v < n; v++)
+        u->first[v + 1] += u->first[v];
+    TD_TRY(TD_NEW(u->nodes, u->first[n] + 1));
+    TD_TRY(TD_NEW(fill, n + 1));
+    memcpy(fill, u->first, (size_t)n * sizeof *fill);
+    each_user(plan, u, fill);
+    td_free(fill);
+    return NULL;
+}
+
+/* ---- in place ------------------------------------------------------------------------------------------------------------------- */
+
+/* Views among the aliases of a root are kept by the caller too if one of them is an output. */
+static bool root_is_read_by_caller(const td_plan *plan, int32_t root)
+{
+    for (int32_t i = 0; i < plan->n_outputs; i++)
+        if (td_plan_root(plan, plan->outputs[i]) == root)
+            return true;
+    return plan->loss >= 0 && td_plan_root(plan, plan->loss) == root;
+}
+
+/* Users of each root as linked lists, so that merging two roots is one step. */
+typedef struct use_lists {
+    int32_t *head, *tail, *next, *node; /* head, tail by value; next, node by entry */
+} use_lists;
+
+static td_status *lists_init(const td_plan *plan, const users *u, use_lists *l)
+{
+    int64_t n = plan->graph->n_values;
+    TD_TRY(TD_NEW(l->head, n + 1));
+    TD_TRY(TD_NEW(l->tail, n + 1));
+    TD_TRY(TD_NEW(l->next, u->first[n] + 1));
+    l->node = u->nodes;
+    for (int64_t v = 0; v < n; v++) {
+        l->head[v] = l->tail[v] = -1;
+        for (int32_t k = u->first[v]; k < u->first[v + 1]; k++) {
+            l->next[k] = l->head[v];
+            if (l->head[v] < 0)
+                l->tail[v] = k;
+            l->head[v] = k;
+        }
+    }
+    return NULL;
+}
+
+static void lists_deinit(use_lists *l)
+{
+    td_free(l->head);
+    td_free(l->tail);
+    td_free(l->next);
+}
+
+static void lists_merge(use_lists *l, int32_t from, int32_t into)
+{
+    if (l->head[from] < 0)
+        return;
+    l->next[l->tail[from]] = l->head[into];
+    if (l->head[into] < 0)
+        l->tail[into] = l->tail[from];
+    l->head[into] = l->head[from];
+}
+
+static bool may_work_in_place(const td_plan *plan, const use_lists *l, int32_t node, int32_t input, int32_t output)
+{
+    int32_t root = td_plan_root(plan, input);
+    const td_plan_value *from = &plan->values[root], *to = &plan->values[output];
+    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled || to->doubled || from->device != to->device)
+        return false;
+    if (plan->graph->values[input].kind != TD_DENSE || plan->graph->values[output].kind != TD_DENSE ||
+        plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] || root_is_read_by_caller(plan, root))
+        return false;
+    for (int32_t k = l->head[root]; k >= 0; k = l->next[k])
+        if (l->node[k] != node && !happens_before(plan, l->node[k], node))
+            return false;
+    return true;
+}
+
+static void try_in_place(td_plan *plan, use_lists *l, int32_t n)
+{
+    const td_node *node = &plan->graph->nodes[n];
+    for (size_t k = 0; k < 3 && node->op->in_place[k].output; k++) {
+        int32_t out = node->op->in_place[k].output - 1, in = node->op->in_place[k].input - 1;
+        if (out >= node->n_outputs || in >= node->n_inputs || node->inputs[in] < 0)
+            continue;
+        int32_t output = node->outputs[out], root = td_plan_root(plan, node->inputs[in]);
+        if (!may_work_in_place(plan, l, n, node->inputs[in], output))
+            continue;
+        plan->values[output].storage = TD_ALIAS;
+        plan->values[output].root = root;
+        lists_merge(l, output, root);
+        return;
+    }
+}
+
+/* In sequence, which is topological: when a node is looked at, all makers of its inputs have been. */
+static td_status *choose_in_place(td_plan *plan, const users *u)
+{
+    use_lists l = {0};
+    td_status *status = lists_init(plan, u, &l);
+    for (int64_t i = 0; i < plan->graph->n_nodes && !status; i++)
+        if (plan->nodes[plan->sequence[i]].lane == TD_QUEUE_COMPUTE)
+            try_in_place(plan, &l, plan->sequence[i]);
+    lists_deinit(&l);
+    return status;
+}
+
+/* ---- offsets --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    int32_t value, producer, first_user, n_users;
+    int64_t bytes, offset;
+    const char *name;
+    bool kept; /* doubled, or read by the caller after the step */
+} block;
+
+static int compare_blocks(const void *a, const void *b)
+{
+    const block *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static bool ends_before(const td_plan *plan, const users *u, const block *a, const block *b)
+{
+    if (a->kept)
+        return false;
+    for (int32_t k = 0; k < a->n_users; k++)
+        if (!happens_before(plan, u->nodes[a->first_user + k], b->producer))
+            return false;
+    return true;
+}
+
+static bool may_share(const td_plan *plan, const users *u, const block *a, const block *b)
+{
+    if (plan->values[a->value].doubled || plan->values[b->value].doubled)
+        return false;
+    return ends_before(plan, u, a, b) || ends_before(plan, u, b, a);
+}
+
+typedef struct interval {
+    int64_t begin, end;
+} interval;
+
+static int compare_intervals(const void *a, const void *b)
+{
+    const interval *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* The lowest offset whose range avoids all taken intervals. */
+static int64_t first_fit(interval *taken, int64_t n, int64_t bytes)
+{
+    int64_t offset = 0;
+    qsort(taken, (size_t)n, sizeof *taken, compare_intervals);
+    for (int64_t i = 0; i < n; i++) {
+        if (taken[i].begin >= offset + bytes)
+            break;
+        offset = taken[i].end > offset ? taken[i].end : offset;
+    }
+    return offset;
+}
+
+static int64_t collect_blocks(const td_plan *plan, const users *u, int32_t site, block *blocks)
+{
+    int64_t n = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        if (value->storage != TD_ARENA || value->device != site)
+            continue;
+        blocks[n++] = (block){.value = v, .producer = plan->graph->values[v].producer, .first_user = u->first[v],
+                              .n_users = u->first[v + 1] - u->first[v], .bytes = value->block_bytes * (value->doubled ? 2 : 1),
+                              .name = plan->graph->values[v].name, .kept = value->doubled || root_is_read_by_caller(plan, v)};
+    }
+    return n;
+}
+
+static td_status *place_blocks(td_plan *plan, const users *u, int32_t site)
+{
+    block *blocks = NULL;
+    interval *taken = NULL;
+    td_status *status = NULL;
+    int64_t end = 0;
+    TD_TRY_OR(status, done, TD_NEW(blocks, plan->graph->n_values + 1));
+    TD_TRY_OR(status, done, TD_NEW(taken, plan->graph->n_values + 1));
+    int64_t n = collect_blocks(plan, u, site, blocks);
+    qsort(blocks, (size_t)n, sizeof *blocks, compare_blocks);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t n_taken = 0;
+        for (int64_t k = 0; k < i; k++)
+            if (!may_share(plan, u, &blocks[i], &blocks[k]))
+                taken[n_taken++] = (interval){blocks[k].offset, blocks[k].offset + blocks[k].bytes};
+        blocks[i].offset = first_fit(taken, n_taken, blocks[i].bytes);
+        plan->values[blocks[i].value].offset = blocks[i].offset;
+        end = blocks[i].offset + blocks[i].bytes > end ? blocks[i].offset + blocks[i].bytes : end;
+    }
+    plan->arenas[site].bytes = end;
+done:
+    td_free(blocks);
+    td_free(taken);
+    return status;
+}
+
+/* ---- scratch and stores ------------------------------------------------------------------------------------------------------------ */
+
+static td_status *ask_scratch(td_plan *plan, int32_t id)
+{
+    const td_node *node = &plan->graph->nodes[id];
+    td_plan_node *p = &plan->nodes[id];
+    const td_plan_site *site = &plan->sites[p->device];
+    if (p->lane != TD_QUEUE_COMPUTE || node->op->flags & TD_OP_VIEW || node->host_function)
+        return NULL;
+    td_kernel_call call;
+    td_tensor *storage = NULL;
+    td_kernel *kernel = NULL;
+    TD_TRY(td_plan_call(plan->graph, id, NULL, &call, &storage));
+    td_status *status = site->api->kernel_prepare(site->device, &call, &kernel, &p->scratch_bytes);
+    td_free(storage);
+    if (status)
+        return td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
+    site->api->kernel_release(site->device, kernel);
+    return NULL;
+}
+
+static td_status *add_scratch(td_plan *plan)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
+        TD_TRY(ask_scratch(plan, n));
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        td_plan_arena *arena = &plan->arenas[plan->nodes[n].device];
+        int64_t bytes = align((int64_t)plan->nodes[n].scratch_bytes);
+        arena->scratch_bytes = bytes > arena->scratch_bytes ? bytes : arena->scratch_bytes;
+    }
+    for (int32_t s = 0; s < plan->n_sites; s++)
+        plan->arenas[s].bytes = align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
+    return NULL;
+}
+
+static void add_store(td_plan *plan)
+{
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        if (plan->values[v].storage != TD_STORE)
+            continue;
+        td_plan_arena *arena = &plan->arenas[plan->values[v].device];
+        bool parameter = plan->graph->values[v].class == TD_CLASS_PARAMETER;
+        *(parameter ? &arena->parameter_bytes : &arena->state_bytes) += plan->values[v].bytes[0];
+        arena->store_bytes += plan->values[v].block_bytes;
+    }
+}
+
+/* ---- across steps ------------------------------------------------------------------------------------------------------------------- */
+
+/* What a cluster does to memory that outlives the step's own order: for each root it touches. */
+typedef struct touch {
+    int32_t root, cluster;
+    bool writes;
+} touch;
+
+static int compare_touches(const void *a, const void *b)
+{
+    const touch *x = a, *y = b;
+    if (x->root != y->root)
+        return x->root < y->root ? -1 : 1;
+    if (x->cluster != y->cluster)
+        return x->cluster < y->cluster ? -1 : 1;
+    return (int)y->writes - (int)x->writes;
+}
+
+/* One touch per root and cluster, the writing one if there is one. */
+static int64_t distinct_touches(touch *touches, int64_t n)
+{
+    int64_t kept = 0;
+    qsort(touches, (size_t)n, sizeof *touches, compare_touches);
+    for (int64_t i = 0; i < n; i++)
+        if (!kept || touches[kept - 1].root != touches[i].root || touches[kept - 1].cluster != touches[i].cluster)
+            touches[kept++] = touches[i];
+    return kept;
+}
+
+static int64_t collect_touches(const td_plan *plan, touch *touches)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < plan->graph->n_nodes; i++) {
+        const td_node *node = &plan->graph->nodes[i];
+        for (int32_t k = 0; k < node->n_inputs + node->n_outputs; k++) {
+            int32_t value = k < node->n_inputs ? node->inputs[k] : node->outputs[k - node->n_inputs];
+            if (value < 0)
+                continue;
+            int32_t root = td_plan_root(plan, value);
+            bool writes = k >= node->n_inputs || td_node_writes(node, k);
+            if (plan->values[root].doubled || plan->values[root].storage == TD_BOUND ||
+                plan->values[root].storage == TD_NUMBERS || plan->values[root].storage == TD_PREVIOUS)
+                continue;
+            if (plan->nodes[i].early == TD_EARLY_FIRST && plan->values[root].storage == TD_STORE)
+                continue; /* reads rows that the update of the step before does not write */
+            touches[n++] = (touch){root, plan->nodes[i].cluster, writes};
+        }
+    }
+    return n;
+}
+
+static bool overlap(const td_plan *plan, int32_t a, int32_t b)
+{
+    const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
+    if (a == b)
+        return true;
+    return x->storage == TD_ARENA && y->storage == TD_ARENA && x->device == y->device &&
+           x->offset < y->offset + y->block_bytes && y->offset < x->offset + x->block_bytes;
+}
+
+static void mark_conflicts(const td_plan *plan, const touch *touches, int64_t n, bool *wait)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++)
+            if ((touches[i].writes || touches[k].writes) && overlap(plan, touches[i].root, touches[k].root))
+                wait[(int64_t)touches[i].cluster * plan->n_clusters + touches[k].cluster] = true;
+}
+
+/* Which clusters of the next step wait for which of this one: whoever touches the same bytes, one of the two writing, and
+ * each cluster for itself. A plan with very many clusters takes the simple way: every step ends before the next. */
+static td_status *order_across_steps(td_plan *plan)
+{
+    enum { MOST_CLUSTERS = 1024, MOST_TOUCHES = 8000 };
+    int64_t n = 0, most = 0;
+    touch *touches = NULL;
+    bool *wait = NULL;
+    td_status *status = NULL;
+    if (plan->n_clusters > MOST_CLUSTERS)
+        plan->pipelined = false;
+    if (!plan->pipelined)
+        return NULL;
+    for (int64_t i = 0; i < plan->graph->n_nodes; i++)
+        most += plan->graph->nodes[i].n_inputs + plan->graph->nodes[i].n_outputs;
+    TD_TRY_OR(status, done, TD_NEW(touches, most + 1));
+    n = distinct_touches(touches, collect_touches(plan, touches));
+    plan->pipelined = n <= MOST_TOUCHES;
+    if (!plan->pipelined)
+        goto done;
+    TD_TRY_OR(status, done, TD_NEW(wait, (int64_t)plan->n_clusters * plan->n_clusters + 1));
+    mark_conflicts(plan, touches, n, wait);
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        td_cluster *cluster = &plan->clusters[c];
+        TD_TRY_OR(status, done, TD_NEW(cluster->across, plan->n_clusters + 1));
+        for (int32_t d = 0; d < plan->n_clusters; d++)
+            if (c == d || wait[(int64_t)c * plan->n_clusters + d])
+                cluster->across[cluster->n_across++] = d;
+    }
+done:
+    td_free(touches);
+    td_free(wait);
+    return status;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Overlapping blocks whose users are not ordered would be silent corruption: looked for once more, independently. */
+static td_status *verify(const td_plan *plan, const users *u)
+{
+    for (int32_t a = 0; a < plan->graph->n_values && plan->graph->n_values <= 2000; a++)
+        for (int32_t b = a + 1; b < plan->graph->n_values; b++) {
+            const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
+            if (x->storage != TD_ARENA || y->storage != TD_ARENA || !x->block_bytes || !y->block_bytes || !overlap(plan, a, b))
+                continue;
+            bool a_first = true, b_first = true;
+            for (int32_t i = u->first[a]; i < u->first[a + 1]; i++)
+                for (int32_t k = u->first[b]; k < u->first[b + 1]; k++) {
+                    a_first = a_first && happens_before(plan, u->nodes[i], u->nodes[k]);
+                    b_first = b_first && happens_before(plan, u->nodes[k], u->nodes[i]);
+                }
+            if (!a_first && !b_first)
+                return TD_ERROR(TD_INTERNAL, "memory: \"%s\" and \"%s\" share bytes but are not ordered",
+                                plan->graph->values[a].name, plan->graph->values[b].name);
+        }
+    return NULL;
+}
+
+static bool uses_several_lanes(const td_plan *plan)
+{
+    for (int32_t c = 1; c < plan->n_clusters; c++)
+        if (plan->clusters[c].device != plan->clusters[0].device || plan->clusters[c].lane != plan->clusters[0].lane ||
+            plan->sites[plan->clusters[c].device].lanes > 1)
+            return true;
+    return false;
+}
+
+td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
+{
+    users u = {0};
+    td_status *status = NULL;
+    plan->pipelined = !request->options->no_pipeline && uses_several_lanes(plan);
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        choose_storage(plan, v);
+    choose_views(plan);
+    TD_TRY_OR(status, done, find_users(plan, &u));
+    TD_TRY_OR(status, done, choose_in_place(plan, &u));
+    TD_TRY_OR(status, done, find_users(plan, &u));
+    for (int32_t s = 0; s < plan->n_sites; s++)
+        TD_TRY_OR(status, done, place_blocks(plan, &u, s));
+    TD_TRY_OR(status, done, verify(plan, &u));
+    TD_TRY_OR(status, done, add_scratch(plan));
+    add_store(plan);
+    TD_TRY_OR(status, done, order_across_steps(plan));
+done:
+    users_deinit(&u);
+    return status;
+}
