@@ -1,7 +1,7 @@
 /* Pass: the backward nodes of the loss. Backward starts from the scalar "step.seed" = S * n / B: the loss scale S, times the
  * samples n of this batch over the configured B, so that a short batch weighs what its samples weigh; the update multiplies
  * by B / (S * n) once. */
-#include <fnmatch.h>
+#include "base/glob.h"
 
 #include "base/memory.h"
 #include "partition/plan.h"
@@ -34,7 +34,7 @@ static void freeze_by_groups(td_plan *plan, const td_plan_request *request)
         if (info->class != TD_CLASS_PARAMETER)
             continue;
         for (int64_t g = 0; g < groups->n; g++) {
-            if (fnmatch(groups->items[g].match, info->name, 0) != 0)
+            if (!td_glob_match(groups->items[g].match, info->name))
                 continue;
             info->frozen = info->frozen || !groups->items[g].optimizer.name;
             break;

@@ -1,11 +1,11 @@
 /* Pass: the proof that each device's peak (store, arena, scratch) fits its memory, before anything is allocated. The refusal
  * names the device, how many bytes are short, and the largest tenants. */
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "partition/describe.h"
+#include "base/string.h"
+#include "base/units.h"
 #include "partition/plan.h"
 
 enum { NAMED_TENANTS = 2 };
@@ -50,41 +50,33 @@ static td_status *find_tenants(const td_plan *plan, int32_t site, tenant **out_t
     return NULL;
 }
 
-static char *describe_tenants(const td_plan *plan, const tenant *tenants, int64_t n)
+static void describe_tenants(const td_plan *plan, const tenant *tenants, int64_t n, td_string *text)
 {
-    char *text = td_strdup("");
-    char a[32], b[32];
-    for (int64_t i = 0; i < n && i < NAMED_TENANTS && text; i++) {
+    char bytes[TD_UNIT_TEXT];
+    for (int64_t i = 0; i < n && i < NAMED_TENANTS; i++) {
         const char *name = plan->graph->values[tenants[i].value].name;
-        char *longer = td_format("%s%s%s %s", text, i ? "; " : "", name, td_text_bytes(tenants[i].bytes, a, sizeof a));
-        td_free(text);
-        text = longer;
-        if (text && tenants[i].state_bytes) {
-            longer = td_format("%s + its state %s", text, td_text_bytes(tenants[i].state_bytes, b, sizeof b));
-            td_free(text);
-            text = longer;
-        }
+        td_string_format(text, "%s%s %s", i ? "; " : "", name, td_format_bytes(bytes, (double)tenants[i].bytes));
+        if (tenants[i].state_bytes)
+            td_string_format(text, " + its state %s", td_format_bytes(bytes, (double)tenants[i].state_bytes));
     }
-    if (text && n > NAMED_TENANTS) {
-        char *longer = td_format("%s; %lld more", text, (long long)(n - NAMED_TENANTS));
-        td_free(text);
-        text = longer;
-    }
-    return text;
+    if (n > NAMED_TENANTS)
+        td_string_format(text, "; %" PRId64 " more", n - NAMED_TENANTS);
 }
 
 static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_t capacity)
 {
-    char a[32], b[32], c[32];
+    char has[TD_UNIT_TEXT], needs[TD_UNIT_TEXT], missing[TD_UNIT_TEXT], *largest = NULL;
     tenant *tenants = NULL;
+    td_string text = {0};
     int64_t n = 0;
     TD_TRY(find_tenants(plan, site, &tenants, &n));
-    char *largest = describe_tenants(plan, tenants, n);
+    describe_tenants(plan, tenants, n, &text);
     td_free(tenants);
+    TD_TRY(td_string_finish(&text, &largest));
     td_status *status = TD_ERROR(TD_DOES_NOT_FIT, "does not fit: %s has %s and the plan needs %s (%s short)",
-                                 plan->sites[site].name, td_text_bytes(capacity, a, sizeof a),
-                                 td_text_bytes(need, b, sizeof b), td_text_bytes(need - capacity, c, sizeof c));
-    status = td_status_help(status, "largest: %s", largest ? largest : "");
+                                 plan->sites[site].name, td_format_bytes(has, (double)capacity),
+                                 td_format_bytes(needs, (double)need), td_format_bytes(missing, (double)(need - capacity)));
+    status = td_status_help(status, "largest: %s", largest);
     td_free(largest);
     return status;
 }

@@ -4,7 +4,7 @@
  * is ruled to live; a parameter goes where it is read; state and update follow their parameter; a backward op follows the op
  * it differentiates) > capability > the default device. An unmarked op that the default device cannot run moves to the host
  * and is listed; a marked one is an error. Nothing here depends on the order in which nodes were made. */
-#include <fnmatch.h>
+#include "base/glob.h"
 #include <string.h>
 
 #include "base/memory.h"
@@ -34,7 +34,7 @@ static const td_option_entry *rule_of(const td_plan_request *request, const char
 {
     const td_option_list *rules = &request->options->placements;
     for (int64_t i = 0; i < rules->n; i++)
-        if (fnmatch(rules->items[i].match, name, 0) == 0)
+        if (td_glob_match(rules->items[i].match, name))
             return &rules->items[i];
     return NULL;
 }

@@ -105,6 +105,7 @@ struct td_plan {
     char *key; /* what it was made from, for the cache; NULL: not cached */
 
     bool training;
+    uint64_t random_seed;
     int32_t loss, seed, random, update_flag; /* values; -1: none */
     int32_t sample_extent;      /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
@@ -124,7 +125,6 @@ struct td_plan {
     td_plan_arena *arenas; /* as sites */
     bool pipelined, early_lookup;
     double plan_s, bound_s;
-    bool from_cache;
     char **dumps; /* text after each pass */
 };
 

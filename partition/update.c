@@ -1,7 +1,7 @@
 /* Pass: the optimizers. For every trained parameter: its group (the first whose pattern matches), its rule's state slots as
  * values "<parameter>/<slot>", and one update node "<parameter>/update" that reads the gradient and the group's coefficients
  * and writes the parameter and its state. Coefficients are scalars computed once a step (optim/rule.h). */
-#include <fnmatch.h>
+#include "base/glob.h"
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -36,7 +36,7 @@ static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
 static td_plan_group *group_of(td_plan *plan, const char *parameter)
 {
     for (int32_t i = 0; i < plan->n_groups; i++)
-        if (fnmatch(plan->groups[i].match, parameter, 0) == 0)
+        if (td_glob_match(plan->groups[i].match, parameter))
             return &plan->groups[i];
     return NULL;
 }

@@ -60,7 +60,7 @@ typedef struct td_train_options {
 td_train_options td_train_defaults(void);
 void td_train_options_deinit(td_train_options *options);
 /* Adds a device. `what`: "backend" or "backend:key=value,..."; NULL: the backend called like the device. The host ("cpu") is
- * always there; naming it gives it options ("cpu:threads=2,lanes=1,gemm=tiles"). A backend may be a path to a .so. */
+ * always there; naming it gives it options ("cpu:cores=2,lanes=1,gemm=tiles"). A backend may be a path to a .so. */
 void td_add_device(td_train_options *options, const char *name, const char *what);
 /* Where ops without a target, rule or other cause go; the first accelerator, or the host when there is none. */
 void td_default_device(td_train_options *options, const char *name);
@@ -88,7 +88,6 @@ typedef struct td_plan_summary {
     double plan_ms;       /* planning time */
     double step_bound_s;  /* critical path by the devices' estimates */
     bool early_lookup;
-    bool from_cache;
 } td_plan_summary;
 td_plan_summary td_plan_summarize(const td_plan *plan);
 

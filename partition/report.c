@@ -1,0 +1,325 @@
+/* A finished plan for programs and pictures: JSON, Graphviz, and why an op is where it is. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/nearest.h"
+#include "base/string.h"
+#include "base/units.h"
+#include "partition/plan.h"
+
+/* ---- summaries ------------------------------------------------------------------------------------------------------------- */
+
+static int32_t count_subgraphs(const td_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        n += plan->clusters[c].lane == TD_QUEUE_COMPUTE;
+    return n;
+}
+
+static int32_t count_cut_edges(const td_plan *plan)
+{
+    int32_t n = 0;
+    for (int64_t i = 0; i < plan->graph->n_nodes; i++)
+        n += plan->nodes[i].lane != TD_QUEUE_COMPUTE;
+    return n;
+}
+
+void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host)
+{
+    *out_to_device = *out_to_host = 0;
+    for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
+        int64_t bytes[3];
+        if (plan->nodes[i].lane == TD_QUEUE_COMPUTE)
+            continue;
+        td_value_bytes(plan->graph, plan->graph->nodes[i].outputs[0], extents, bytes);
+        *(plan->nodes[i].lane == TD_QUEUE_TO_HOST ? out_to_host : out_to_device) += bytes[0] + bytes[1] + bytes[2];
+    }
+}
+
+td_plan_summary td_plan_summarize(const td_plan *plan)
+{
+    td_plan_summary summary = {.devices = plan->n_sites, .subgraphs = count_subgraphs(plan),
+                               .cut_edges = count_cut_edges(plan), .plan_ms = plan->plan_s * 1e3,
+                               .step_bound_s = plan->bound_s, .early_lookup = plan->early_lookup};
+    td_plan_copy_bytes(plan, NULL, &summary.to_device_bytes_per_step, &summary.to_host_bytes_per_step);
+    return summary;
+}
+
+td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index)
+{
+    const td_plan_site *site = &plan->sites[index];
+    const td_plan_arena *arena = &plan->arenas[index];
+    td_plan_device_summary summary = {
+        .name = site->name, .backend = site->backend, .description = site->properties.description,
+        .capacity_bytes = site->properties.memory_bytes, .peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes),
+        .parameter_bytes = (uint64_t)arena->parameter_bytes, .state_bytes = (uint64_t)arena->state_bytes,
+        .activation_bytes = (uint64_t)arena->bytes, .is_host = site->is_host};
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        if (plan->clusters[c].device == index && plan->clusters[c].lane == TD_QUEUE_COMPUTE)
+            summary.busy_s += plan->clusters[c].seconds;
+    return summary;
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct named_bytes {
+    const char *name;
+    int64_t bytes;
+} named_bytes;
+
+static int compare_named(const void *a, const void *b)
+{
+    const named_bytes *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static json_t *tenants_json(const td_plan *plan, int32_t site)
+{
+    enum { MOST = 10 };
+    json_t *list = json_array();
+    named_bytes *all = td_calloc((size_t)plan->graph->n_values + 1, sizeof *all);
+    int64_t n = 0;
+    for (int32_t v = 0; all && v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        if (value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA))
+            all[n++] = (named_bytes){plan->graph->values[v].name, value->block_bytes * (value->doubled ? 2 : 1)};
+    }
+    if (all)
+        qsort(all, (size_t)n, sizeof *all, compare_named);
+    for (int64_t i = 0; all && i < n && i < MOST; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", all[i].name, "bytes", (json_int_t)all[i].bytes));
+    td_free(all);
+    return list;
+}
+
+static json_t *device_json(const td_plan *plan, int32_t index)
+{
+    td_plan_device_summary d = td_plan_device(plan, index);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name, "backend", d.backend,
+                     "description", d.description, "capacity_bytes", (json_int_t)d.capacity_bytes, "peak_bytes",
+                     (json_int_t)d.peak_bytes, "parameter_bytes", (json_int_t)d.parameter_bytes, "state_bytes",
+                     (json_int_t)d.state_bytes, "activation_bytes", (json_int_t)d.activation_bytes, "busy_ms",
+                     d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index));
+}
+
+static json_t *node_json(const td_plan *plan, int32_t id)
+{
+    const td_node *node = &plan->graph->nodes[id];
+    const td_plan_node *p = &plan->nodes[id];
+    double bytes = p->cost.bytes_read + p->cost.bytes_written;
+    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:b}", "name", node->name, "op", node->op->name, "device",
+                     plan->sites[p->device].name, "cause", p->cause, "flops", p->cost.flops, "bytes", bytes,
+                     "flops_per_byte", bytes > 0 ? p->cost.flops / bytes : 0.0, "ms", p->seconds * 1e3, "moved",
+                     (int)p->moved);
+}
+
+static json_t *cluster_json(const td_plan *plan, int32_t index)
+{
+    const td_cluster *cluster = &plan->clusters[index];
+    json_t *after = json_array(), *ops = json_array();
+    double flops = 0, bytes = 0;
+    for (int32_t i = 0; i < cluster->n_before; i++)
+        json_array_append_new(after, json_string(plan->clusters[cluster->before[i]].name));
+    for (int32_t i = 0; i < cluster->n; i++) {
+        int32_t node = plan->sequence[cluster->first + i];
+        flops += plan->nodes[node].cost.flops;
+        bytes += plan->nodes[node].cost.bytes_read + plan->nodes[node].cost.bytes_written;
+        json_array_append_new(ops, node_json(plan, node));
+    }
+    return json_pack("{s:i, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "id", index, "name", cluster->name, "device",
+                     plan->sites[cluster->device].name, "n_ops", cluster->n, "ms", cluster->seconds * 1e3, "flops", flops,
+                     "bytes", bytes, "flops_per_byte", bytes > 0 ? flops / bytes : 0.0, "why",
+                     plan->nodes[plan->sequence[cluster->first]].cause, "after", after, "ops", ops);
+}
+
+static json_t *cuts_json(const td_plan *plan)
+{
+    json_t *list = json_array();
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        const td_plan_node *p = &plan->nodes[n];
+        if (p->lane == TD_QUEUE_COMPUTE)
+            continue;
+        int32_t from = plan->values[node->inputs[0]].device, to = plan->values[node->outputs[0]].device;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f}", "value",
+                                              plan->graph->values[node->inputs[0]].name, "from", plan->sites[from].name,
+                                              "to", plan->sites[to].name, "bytes", (json_int_t)p->cost.bytes_read, "ms",
+                                              p->seconds * 1e3));
+    }
+    return list;
+}
+
+static json_t *moved_json(const td_plan *plan)
+{
+    json_t *list = json_array();
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
+        if (plan->nodes[n].moved)
+            json_array_append_new(list, json_pack("{s:s, s:s}", "op", plan->graph->nodes[n].name, "why", plan->nodes[n].cause));
+    return list;
+}
+
+/* A memory-bound subgraph alone on the far side of copies that cost more than it does: the placement contradicts figures. */
+static json_t *flags_json(const td_plan *plan)
+{
+    json_t *list = json_array();
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        const td_cluster *cluster = &plan->clusters[c];
+        double copies = 0, flops = 0, bytes = 0;
+        if (cluster->lane != TD_QUEUE_COMPUTE || plan->sites[cluster->device].is_host)
+            continue;
+        for (int32_t i = 0; i < cluster->n; i++) {
+            const td_plan_node *p = &plan->nodes[plan->sequence[cluster->first + i]];
+            flops += p->cost.flops;
+            bytes += p->cost.bytes_read + p->cost.bytes_written;
+        }
+        for (int32_t i = 0; i < cluster->n_before; i++)
+            if (plan->clusters[cluster->before[i]].lane != TD_QUEUE_COMPUTE)
+                copies += plan->clusters[cluster->before[i]].seconds;
+        if (bytes > 0 && flops / bytes < 1 && copies > cluster->seconds)
+            json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f}", "subgraph", cluster->name, "flops_per_byte",
+                                                  flops / bytes, "ms", cluster->seconds * 1e3, "copies_ms", copies * 1e3));
+    }
+    return list;
+}
+
+td_status *td_plan_json(const td_plan *plan, char **out_text)
+{
+    td_plan_summary s = td_plan_summarize(plan);
+    json_t *devices = json_array(), *subgraphs = json_array();
+    *out_text = NULL;
+    for (int32_t i = 0; i < plan->n_sites; i++)
+        json_array_append_new(devices, device_json(plan, i));
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
+            json_array_append_new(subgraphs, cluster_json(plan, c));
+    json_t *root = json_pack("{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs,
+                             "n_cut_edges", s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step,
+                             "to_host_bytes_per_step", (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms,
+                             "step_bound_ms", s.step_bound_s * 1e3, "early_lookup", (int)s.early_lookup, "pipelined",
+                             (int)plan->pipelined, "devices", devices, "subgraphs", subgraphs, "cut_edges", cuts_json(plan),
+                             "moved", moved_json(plan), "flags", flags_json(plan));
+    char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    if (text)
+        *out_text = td_strdup(text);
+    free(text); /* jansson's own allocation */
+    return *out_text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan's JSON");
+}
+
+/* ---- Graphviz ------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const colours[] = {"#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#d0e0e3", "#fce5cd"};
+enum { N_COLOURS = sizeof colours / sizeof *colours };
+
+static void dot_clusters(const td_plan *plan, td_string *text)
+{
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        const td_cluster *cluster = &plan->clusters[c];
+        bool compute = cluster->lane == TD_QUEUE_COMPUTE;
+        td_string_format(text, "  subgraph cluster_%d {\n    label=\"%s (%s)\"; style=filled; color=\"%s\";\n", c,
+                         cluster->name, plan->sites[cluster->device].name,
+                         compute ? colours[cluster->device % N_COLOURS] : "#eeeeee");
+        for (int32_t i = 0; i < cluster->n; i++) {
+            const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
+            td_string_format(text, "    \"%s\" [label=\"%s\\n%s\", shape=%s, style=filled, fillcolor=white];\n", node->name,
+                             node->name, node->op->name, compute ? "box" : "cds");
+        }
+        td_string_append(text, "  }\n");
+    }
+}
+
+static void dot_edges(const td_plan *plan, td_string *text)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs; i++) {
+            int32_t producer = node->inputs[i] < 0 ? -1 : plan->graph->values[node->inputs[i]].producer;
+            if (producer < 0)
+                continue;
+            char bytes[TD_UNIT_TEXT];
+            bool cut = plan->nodes[producer].lane != TD_QUEUE_COMPUTE;
+            td_string_format(text, "  \"%s\" -> \"%s\"", plan->graph->nodes[producer].name, node->name);
+            if (cut)
+                td_string_format(text, " [label=\"%s\", penwidth=2]",
+                                 td_format_traffic(bytes, plan->nodes[producer].cost.bytes_read));
+            td_string_append(text, ";\n");
+        }
+    }
+}
+
+td_status *td_plan_dot(const td_plan *plan, char **out_text)
+{
+    td_string text = {0};
+    td_string_append(&text, "digraph plan {\n  rankdir=TB; node [fontname=\"sans-serif\", fontsize=10];\n");
+    dot_clusters(plan, &text);
+    dot_edges(plan, &text);
+    td_string_append(&text, "}\n");
+    return td_string_finish(&text, out_text);
+}
+
+/* ---- explaining -------------------------------------------------------------------------------------------------------------------- */
+
+static const char *node_name_at(const void *context, int32_t index)
+{
+    const td_plan *plan = context;
+    return plan->graph->nodes[index].name;
+}
+
+static void explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
+{
+    char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
+    const td_plan_node *p = &plan->nodes[id];
+    const td_node *node = &plan->graph->nodes[id];
+    int64_t parameters = 0;
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && plan->values[node->inputs[i]].storage == TD_STORE)
+            parameters += plan->values[node->inputs[i]].bytes[0];
+    for (int32_t s = 0; s < plan->n_sites; s++) {
+        bool supported = false;
+        if (s == p->device)
+            continue;
+        td_status *status = td_plan_supports(plan->graph, &plan->sites[s], id, &supported, reason, sizeof reason);
+        td_status_destroy(status);
+        if (!supported) {
+            td_string_format(text, "  %s cannot run it: %s\n", plan->sites[s].name, reason);
+            continue;
+        }
+        td_string_format(text, "  on %s it would take about %s", plan->sites[s].name,
+                         td_format_seconds(time, td_plan_estimate(&plan->sites[s], &p->cost)));
+        if (parameters)
+            td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)parameters));
+        if (parameters && plan->sites[s].properties.memory_bytes) {
+            double used = (double)(plan->arenas[s].store_bytes + plan->arenas[s].bytes);
+            td_string_format(text, ", of %s free", td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));
+        }
+        td_string_append(text, "\n");
+    }
+}
+
+td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
+{
+    td_string text = {0};
+    *out_text = NULL;
+    int32_t id = td_name_map_get(&plan->graph->node_names, op);
+    if (id < 0) {
+        const char *nearest = td_nearest(op, (int32_t)plan->graph->n_nodes, node_name_at, plan);
+        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");
+    }
+    const td_plan_node *p = &plan->nodes[id];
+    const td_node *node = &plan->graph->nodes[id];
+    char time[TD_UNIT_TEXT], traffic[TD_UNIT_TEXT];
+    double bytes = p->cost.bytes_read + p->cost.bytes_written, intensity = bytes > 0 ? p->cost.flops / bytes : 0;
+    td_string_format(&text, "%s (%s) runs on %s\n  because %s\n", op, node->op->name, plan->sites[p->device].name, p->cause);
+    td_string_format(&text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
+                     td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
+    explain_other_devices(plan, id, &text);
+    td_string_format(&text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound", intensity);
+    return td_string_finish(&text, out_text);
+}

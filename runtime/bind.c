@@ -1,0 +1,352 @@
+/* From a plan's nodes to prepared instructions, and from a batch to their actual arguments. See session.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/session.h"
+
+static int64_t align(int64_t bytes)
+{
+    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
+}
+
+void *td_session_address(const td_session *session, int32_t value, int32_t parity, int32_t buffer)
+{
+    const td_plan *plan = session->plan;
+    int32_t root = td_plan_root(plan, value);
+    const td_plan_value *v = &plan->values[root];
+    switch (v->storage) {
+    case TD_STORE:
+        return session->store->entries[session->store_entries[root]].tensor.data;
+    case TD_NUMBERS:
+        return session->numbers[parity][root];
+    case TD_ARENA:
+        break;
+    default:
+        return NULL; /* bound to each batch */
+    }
+    int64_t offset = v->offset + (v->doubled ? parity * v->block_bytes : 0);
+    if (buffer > 0)
+        offset += align(v->bytes[0]);
+    if (buffer > 1)
+        offset += align(v->bytes[1]);
+    return (void *)((uintptr_t)session->arenas[v->device] + (uintptr_t)offset);
+}
+
+/* ---- instructions ---------------------------------------------------------------------------------------------------------- */
+
+static void fill_addresses(const td_session *session, td_instruction *in, int32_t n)
+{
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++)
+        for (int32_t i = 0; i < n; i++) {
+            td_tensor *t = &in->tensors[parity][i];
+            if (in->values[i] < 0)
+                continue;
+            t->data = td_session_address(session, in->values[i], parity, 0);
+            if (t->kind == TD_RAGGED || t->kind == TD_ROW_SPARSE)
+                t->index = td_session_address(session, in->values[i], parity, 1);
+            if (t->kind == TD_ROW_SPARSE)
+                t->count = td_session_address(session, in->values[i], parity, 2);
+        }
+}
+
+static td_status *bind_arguments(const td_session *session, td_instruction *in, const td_node *node)
+{
+    int32_t n = node->n_inputs + node->n_outputs;
+    TD_TRY(TD_NEW(in->values, n + 1));
+    for (int32_t i = 0; i < n; i++)
+        in->values[i] = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++)
+        TD_TRY(td_plan_call(session->plan->graph, in->node, NULL, &in->call[parity], &in->tensors[parity]));
+    fill_addresses(session, in, n);
+    return NULL;
+}
+
+static td_status *bind_instruction(td_session *session, td_instruction *in, int32_t node_id)
+{
+    const td_plan *plan = session->plan;
+    const td_node *node = &plan->graph->nodes[node_id];
+    const td_plan_node *p = &plan->nodes[node_id];
+    const td_plan_site *site = &plan->sites[p->device];
+    in->node = node_id;
+    TD_TRY(bind_arguments(session, in, node));
+    if (node->op->flags & TD_OP_VIEW)
+        in->kind = TD_RUN_NOTHING;
+    else if (p->lane != TD_QUEUE_COMPUTE)
+        in->kind = TD_RUN_COPY;
+    else if (node->host_function)
+        in->kind = TD_RUN_HOST_CALL;
+    if (in->kind == TD_RUN_NOTHING || in->kind == TD_RUN_HOST_CALL)
+        return NULL;
+    if (in->kind == TD_RUN_COPY) {
+        for (int32_t parity = 0; parity < TD_PARITIES; parity++)
+            td_value_bytes(plan->graph, node->outputs[0], NULL, in->copy_bytes[parity]);
+        return NULL;
+    }
+    td_kernel_call at_capacity;
+    td_tensor *storage = NULL;
+    size_t scratch = 0;
+    TD_TRY(td_plan_call(plan->graph, node_id, NULL, &at_capacity, &storage));
+    td_status *status = site->api->kernel_prepare(site->device, &at_capacity, &in->kernel, &scratch);
+    td_free(storage);
+    return td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
+}
+
+static td_status *bind_cluster(td_session *session, int32_t index)
+{
+    const td_plan *plan = session->plan;
+    const td_cluster *cluster = &plan->clusters[index];
+    td_bound_cluster *bound = &session->clusters[index];
+    TD_TRY(TD_NEW(bound->instructions, cluster->n));
+    for (int32_t i = 0; i < cluster->n; i++) {
+        int32_t node = plan->sequence[cluster->first + i];
+        bound->updates = bound->updates || plan->graph->nodes[node].phase == TD_UPDATE;
+        bound->n_instructions++;
+        TD_TRY(bind_instruction(session, &bound->instructions[i], node));
+    }
+    return NULL;
+}
+
+static td_status *find_entries(td_session *session)
+{
+    const td_graph *graph = session->plan->graph;
+    TD_TRY(TD_NEW(session->store_entries, graph->n_values + 1));
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        session->store_entries[v] = -1;
+        if (session->plan->values[v].storage != TD_STORE)
+            continue;
+        int32_t entry = td_store_find(session->store, graph->values[v].name);
+        if (entry < 0)
+            return TD_ERROR(TD_NOT_FOUND, "the store has no \"%s\", which the plan needs", graph->values[v].name);
+        td_tensor wanted;
+        const td_tensor *found = &session->store->entries[entry].tensor;
+        td_value_tensor(graph, v, NULL, &wanted);
+        if (found->dtype != wanted.dtype || found->rank != wanted.rank ||
+            memcmp(found->dims, wanted.dims, sizeof wanted.dims) != 0)
+            return TD_ERROR(TD_INVALID_ARGUMENT, "the store's \"%s\" has another shape or dtype than the plan's",
+                            graph->values[v].name);
+        if (session->store->entries[entry].site != session->plan->values[v].device)
+            return TD_ERROR(TD_INVALID_ARGUMENT, "the store has \"%s\" on %s, the plan on %s", graph->values[v].name,
+                            session->machine->sites[session->store->entries[entry].site].name,
+                            session->machine->sites[session->plan->values[v].device].name);
+        session->store_entries[v] = entry;
+    }
+    return NULL;
+}
+
+static td_status *allocate_arenas(td_session *session)
+{
+    const td_plan *plan = session->plan;
+    TD_TRY(TD_NEW(session->arenas, plan->n_sites));
+    for (int32_t s = 0; s < plan->n_sites; s++) {
+        if (!plan->arenas[s].bytes)
+            continue;
+        td_status *status = plan->sites[s].api->allocate(plan->sites[s].device, (size_t)plan->arenas[s].bytes,
+                                                         &session->arenas[s]);
+        if (status)
+            return td_status_prefix(status, "arena on %s", plan->sites[s].name);
+    }
+    return NULL;
+}
+
+static td_status *allocate_numbers(td_session *session)
+{
+    const td_graph *graph = session->plan->graph;
+    TD_TRY(TD_NEW(session->scalars, graph->n_values + 1));
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++) {
+        TD_TRY(TD_NEW(session->numbers[parity], graph->n_values + 1));
+        TD_TRY(TD_NEW(session->parity_extents[parity], graph->n_extents + 1));
+        for (int32_t v = 0; v < graph->n_values; v++)
+            if (graph->values[v].class == TD_CLASS_SCALAR) {
+                session->numbers[parity][v] = td_calloc((size_t)graph->values[v].n_scalars + 1, sizeof(double));
+                if (!session->numbers[parity][v])
+                    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for scalars");
+            }
+        for (int64_t e = 0; e < graph->n_extents; e++)
+            session->parity_extents[parity][e] = graph->extents[e].capacity;
+    }
+    return TD_NEW(session->extents, graph->n_extents + 1);
+}
+
+td_status *td_session_bind(td_session *session)
+{
+    const td_plan *plan = session->plan;
+    TD_TRY(find_entries(session));
+    TD_TRY(allocate_numbers(session));
+    TD_TRY(allocate_arenas(session));
+    TD_TRY(TD_NEW(session->outputs, plan->n_outputs + 1));
+    TD_TRY(TD_NEW(session->clusters, plan->n_clusters + 1));
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        TD_TRY(bind_cluster(session, c));
+    return NULL;
+}
+
+static void unbind_instruction(const td_session *session, td_instruction *in)
+{
+    const td_plan_site *site = &session->plan->sites[session->plan->nodes[in->node].device];
+    if (in->kernel)
+        site->api->kernel_release(site->device, in->kernel);
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++)
+        td_free(in->tensors[parity]);
+    td_free(in->values);
+}
+
+void td_session_unbind(td_session *session)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t c = 0; session->clusters && c < plan->n_clusters; c++) {
+        for (int32_t i = 0; i < session->clusters[c].n_instructions; i++)
+            unbind_instruction(session, &session->clusters[c].instructions[i]);
+        td_free(session->clusters[c].instructions);
+    }
+    for (int32_t s = 0; session->arenas && s < plan->n_sites; s++)
+        if (session->arenas[s])
+            plan->sites[s].api->release(plan->sites[s].device, session->arenas[s]);
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++) {
+        for (int64_t v = 0; session->numbers[parity] && v < plan->graph->n_values; v++)
+            td_free(session->numbers[parity][v]);
+        td_free(session->numbers[parity]);
+        td_free(session->parity_extents[parity]);
+    }
+    for (int64_t v = 0; session->scalars && v < plan->graph->n_values; v++)
+        td_free(session->scalars[v]);
+    td_free(session->scalars);
+    td_free(session->extents);
+    td_free(session->clusters);
+    td_free(session->arenas);
+    td_free(session->store_entries);
+    td_free(session->outputs);
+}
+
+/* ---- batches -------------------------------------------------------------------------------------------------------------------- */
+
+/* What one dimension says about its extent. */
+static td_status *learn_extent(td_session *session, const char *input, const char *what, td_dim dim, int64_t actual)
+{
+    const td_graph *graph = session->plan->graph;
+    if (dim.extent < 0) {
+        if (actual == dim.constant)
+            return NULL;
+        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", the graph says %" PRId64, input, what, actual,
+                        dim.constant);
+    }
+    const td_extent_info *extent = &graph->extents[dim.extent];
+    int64_t size = actual - dim.constant;
+    if (size < 0 || size % dim.multiple)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", not a multiple of what extent \"%s\" stands for",
+                        input, what, actual, extent->name);
+    size /= dim.multiple;
+    if (size > extent->capacity)
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s needs extent \"%s\" = %" PRId64
+                                                            ", beyond its capacity %" PRId64,
+                                       input, what, extent->name, size, extent->capacity),
+                              "plan with a larger capacity (a larger batch)");
+    if (session->extents[dim.extent] >= 0 && session->extents[dim.extent] != size)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s makes extent \"%s\" = %" PRId64 ", another input %" PRId64, input,
+                        what, extent->name, size, session->extents[dim.extent]);
+    session->extents[dim.extent] = size;
+    return NULL;
+}
+
+static const td_field *find_field(const td_batch *batch, const char *name)
+{
+    for (int32_t i = 0; i < batch->n_fields; i++)
+        if (strcmp(batch->fields[i].name, name) == 0)
+            return &batch->fields[i];
+    return NULL;
+}
+
+static td_status *learn_input(td_session *session, const td_batch *batch, int32_t value)
+{
+    const td_value_info *info = &session->plan->graph->values[value];
+    const td_field *field = find_field(batch, info->name);
+    if (!field)
+        return TD_ERROR(TD_NOT_FOUND, "the batch has no field \"%s\", an input of the graph", info->name);
+    const td_tensor *t = &field->tensor;
+    if (t->kind != info->kind || t->dtype != info->dtype || t->rank != info->shape.rank)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": the batch has %s of rank %d, the graph wants %s of rank %d",
+                        info->name, td_dtype_name(t->dtype), t->rank, td_dtype_name(info->dtype), info->shape.rank);
+    for (int32_t i = 0; i < t->rank; i++) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "dimension %d", i);
+        TD_TRY(learn_extent(session, info->name, what, info->shape.dims[i], t->dims[i]));
+    }
+    if (t->kind == TD_RAGGED)
+        TD_TRY(learn_extent(session, info->name, "the number of ids", info->entries, t->entries));
+    return NULL;
+}
+
+/* New extents reach every argument of the parity. */
+static void refresh(td_session *session, int32_t parity)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        for (int32_t k = 0; k < session->clusters[c].n_instructions; k++) {
+            td_instruction *in = &session->clusters[c].instructions[k];
+            const td_kernel_call *call = &in->call[parity];
+            for (int32_t i = 0; i < call->n_inputs + call->n_outputs; i++) {
+                td_tensor *t = &in->tensors[parity][i];
+                if (in->values[i] < 0 || t->kind == TD_SCALAR)
+                    continue;
+                td_tensor sized;
+                td_value_tensor(plan->graph, in->values[i], session->extents, &sized);
+                memcpy(t->dims, sized.dims, sizeof t->dims);
+                t->entries = sized.entries;
+            }
+            if (in->kind == TD_RUN_COPY)
+                td_value_bytes(plan->graph, plan->graph->nodes[in->node].outputs[0], session->extents, in->copy_bytes[parity]);
+        }
+}
+
+/* The batch's own memory, for arguments that are inputs (or the inputs of the step before). */
+static void point_at_batch(td_session *session, const td_step_slot *slot, const td_step_slot *previous, int32_t parity)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        for (int32_t k = 0; k < session->clusters[c].n_instructions; k++) {
+            td_instruction *in = &session->clusters[c].instructions[k];
+            const td_kernel_call *call = &in->call[parity];
+            for (int32_t i = 0; i < call->n_inputs; i++) {
+                int32_t root = in->values[i] < 0 ? -1 : td_plan_root(plan, in->values[i]);
+                td_storage storage = root < 0 ? TD_STORE : plan->values[root].storage;
+                if (storage == TD_BOUND) {
+                    const td_tensor *t = &find_field(&slot->batch, plan->graph->values[root].name)->tensor;
+                    in->tensors[parity][i].data = t->data;
+                    in->tensors[parity][i].index = t->index;
+                }
+                if (storage != TD_PREVIOUS)
+                    continue;
+                td_tensor *t = &in->tensors[parity][i];
+                const char *name = plan->graph->values[plan->values[root].root].name;
+                if (previous && previous->has_batch) {
+                    *t = find_field(&previous->batch, name)->tensor;
+                } else { /* no step before this one in this run: nothing of it is still to be updated */
+                    t->dims[0] = 0;
+                    t->entries = 0;
+                }
+            }
+        }
+}
+
+td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous)
+{
+    const td_plan *plan = session->plan;
+    int32_t parity = (int32_t)(slot->step % TD_PARITIES);
+    for (int64_t e = 0; e < plan->graph->n_extents; e++)
+        session->extents[e] = -1;
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (plan->values[v].storage == TD_BOUND)
+            TD_TRY(learn_input(session, &slot->batch, v));
+    for (int64_t e = 0; e < plan->graph->n_extents; e++)
+        if (session->extents[e] < 0)
+            session->extents[e] = plan->graph->extents[e].capacity;
+    size_t bytes = (size_t)plan->graph->n_extents * sizeof *session->extents;
+    if (memcmp(session->extents, session->parity_extents[parity], bytes) != 0) {
+        refresh(session, parity);
+        memcpy(session->parity_extents[parity], session->extents, bytes);
+    }
+    point_at_batch(session, slot, previous, parity);
+    td_plan_copy_bytes(plan, session->extents, &slot->to_device_bytes, &slot->to_host_bytes);
+    return NULL;
+}

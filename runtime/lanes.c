@@ -1,0 +1,374 @@
+/* Lanes: the threads that run clusters, and how clusters become ready. See session.h. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "runtime/session.h"
+
+double td_session_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- who is at work ----------------------------------------------------------------------------------------------------------- */
+
+static void timeline_advance(td_timeline *t)
+{
+    double now = td_session_now();
+    if (t->others > 0) {
+        t->others_s += now - t->last_s;
+        if (t->accelerators == 0)
+            t->exposed_s += now - t->last_s;
+    }
+    t->last_s = now;
+}
+
+void td_timeline_enter(td_timeline *timeline, bool accelerator)
+{
+    pthread_mutex_lock(&timeline->mutex);
+    timeline_advance(timeline);
+    *(accelerator ? &timeline->accelerators : &timeline->others) += 1;
+    pthread_mutex_unlock(&timeline->mutex);
+}
+
+void td_timeline_leave(td_timeline *timeline, bool accelerator)
+{
+    pthread_mutex_lock(&timeline->mutex);
+    timeline_advance(timeline);
+    *(accelerator ? &timeline->accelerators : &timeline->others) -= 1;
+    pthread_mutex_unlock(&timeline->mutex);
+}
+
+/* ---- ready clusters --------------------------------------------------------------------------------------------------------------- */
+
+static bool runs_before(const td_session *session, td_ready a, td_ready b)
+{
+    if (a.step != b.step)
+        return a.step < b.step;
+    const td_cluster *x = &session->plan->clusters[a.cluster], *y = &session->plan->clusters[b.cluster];
+    return x->rank != y->rank ? x->rank > y->rank : a.cluster < b.cluster;
+}
+
+static void heap_push(const td_session *session, td_lane_group *group, td_ready item)
+{
+    int32_t i = group->n_ready++;
+    for (; i > 0 && runs_before(session, item, group->ready[(i - 1) / 2]); i = (i - 1) / 2)
+        group->ready[i] = group->ready[(i - 1) / 2];
+    group->ready[i] = item;
+}
+
+static td_ready heap_pop(const td_session *session, td_lane_group *group)
+{
+    td_ready top = group->ready[0], item = group->ready[--group->n_ready];
+    int32_t i = 0;
+    for (;;) {
+        int32_t child = 2 * i + 1;
+        if (child + 1 < group->n_ready && runs_before(session, group->ready[child + 1], group->ready[child]))
+            child++;
+        if (child >= group->n_ready || !runs_before(session, group->ready[child], item))
+            break;
+        group->ready[i] = group->ready[child];
+        i = child;
+    }
+    group->ready[i] = item;
+    return top;
+}
+
+static void make_ready(td_session *session, int32_t cluster, int64_t step)
+{
+    td_lane_group *group = session->group_of[cluster];
+    pthread_mutex_lock(&group->mutex);
+    heap_push(session, group, (td_ready){cluster, step});
+    pthread_cond_signal(&group->wake);
+    pthread_mutex_unlock(&group->mutex);
+}
+
+static void count_down(td_session *session, td_step_slot *slot, int32_t cluster, int64_t step)
+{
+    if (atomic_fetch_sub_explicit(&slot->waiting[cluster], 1, memory_order_acq_rel) == 1)
+        make_ready(session, cluster, step);
+}
+
+void td_session_reset_slot(td_session *session, int64_t step)
+{
+    td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
+    const td_plan *plan = session->plan;
+    bool first = step == session->completed + 1; /* nothing before it is in flight: no one will count its `across` down */
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        atomic_store_explicit(&slot->waiting[c], plan->clusters[c].n_before + 1, memory_order_relaxed);
+    for (int32_t c = 0; !first && plan->pipelined && c < plan->n_clusters; c++)
+        for (int32_t k = 0; k < plan->clusters[c].n_across; k++)
+            atomic_fetch_add_explicit(&slot->waiting[plan->clusters[c].across[k]], 1, memory_order_relaxed);
+    atomic_store(&slot->clusters_left, plan->n_clusters);
+    atomic_store(&slot->updating, false);
+}
+
+void td_session_start_step(td_session *session, td_step_slot *slot)
+{
+    for (int32_t c = 0; c < session->plan->n_clusters; c++)
+        count_down(session, slot, c, slot->step);
+}
+
+static void finish_cluster(td_session *session, int32_t index, int64_t step)
+{
+    const td_cluster *cluster = &session->plan->clusters[index];
+    td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
+    for (int32_t i = 0; i < cluster->n_after; i++)
+        count_down(session, slot, cluster->after[i], step);
+    td_step_slot *next = &session->slots[(step + 1) % TD_STEP_SLOTS];
+    for (int32_t i = 0; session->plan->pipelined && i < cluster->n_across; i++)
+        count_down(session, next, cluster->across[i], step + 1);
+    if (atomic_fetch_sub_explicit(&slot->clusters_left, 1, memory_order_acq_rel) == 1) {
+        pthread_mutex_lock(&session->mutex);
+        pthread_cond_broadcast(&session->step_done);
+        pthread_mutex_unlock(&session->mutex);
+    }
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *run_copy(td_lane *lane, const td_plan_site *site, const td_instruction *in, int32_t parity)
+{
+    const td_tensor *from = &in->tensors[parity][0], *to = &in->tensors[parity][1];
+    void *const sources[] = {from->data, from->index, from->count}, *const targets[] = {to->data, to->index, to->count};
+    for (int32_t i = 0; i < 3; i++) {
+        size_t bytes = (size_t)in->copy_bytes[parity][i];
+        if (!bytes)
+            continue;
+        if (lane->group->kind == TD_QUEUE_TO_DEVICE)
+            TD_TRY(site->api->copy_to_device(lane->queue, targets[i], sources[i], bytes));
+        else
+            TD_TRY(site->api->copy_to_host(lane->queue, targets[i], sources[i], bytes));
+        lane->copied_bytes += (int64_t)bytes;
+    }
+    return NULL;
+}
+
+static td_status *run_instruction(td_lane *lane, const td_plan_site *site, td_instruction *in, int32_t parity)
+{
+    const td_node *node = &lane->session->plan->graph->nodes[in->node];
+    td_kernel_call *call = &in->call[parity];
+    switch (in->kind) {
+    case TD_RUN_NOTHING:
+        return NULL;
+    case TD_RUN_COPY:
+        return run_copy(lane, site, in, parity);
+    case TD_RUN_HOST_CALL:
+        return node->host_function(node->host_context, call->inputs, call->n_inputs, &in->tensors[parity][call->n_inputs]);
+    case TD_RUN_KERNEL:
+        break;
+    }
+    call->scratch = lane->scratch;
+    call->scratch_bytes = lane->session->plan->nodes[in->node].scratch_bytes;
+    lane->kernels++;
+    return site->api->kernel_run(lane->queue, in->kernel, call);
+}
+
+static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
+{
+    td_session *session = lane->session;
+    td_bound_cluster *bound = &session->clusters[index];
+    const td_plan_site *site = &session->plan->sites[lane->group->site];
+    int32_t parity = (int32_t)(step % TD_PARITIES);
+    td_status *status = NULL;
+    for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
+        status = run_instruction(lane, site, &bound->instructions[i], parity);
+        if (status) {
+            const td_node *node = &session->plan->graph->nodes[bound->instructions[i].node];
+            status = strstr(td_status_message(status), node->name)
+                         ? status
+                         : td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
+        }
+    }
+    if (!lane->event)
+        return status;
+    td_status *late = site->api->event_record(lane->event, lane->queue);
+    if (!late)
+        late = site->api->event_wait(lane->event);
+    if (!status)
+        return late;
+    td_status_destroy(late);
+    return status;
+}
+
+static void keep_error(td_session *session, td_status *status, int64_t step)
+{
+    pthread_mutex_lock(&session->mutex);
+    if (session->failed_step && session->failed_step <= step) {
+        td_status_destroy(status);
+    } else {
+        td_status_destroy(session->error);
+        session->error = status;
+        session->failed_step = step;
+        atomic_store(&session->failed_at, step);
+    }
+    pthread_mutex_unlock(&session->mutex);
+}
+
+static void run_ready(td_lane *lane, td_ready item)
+{
+    td_session *session = lane->session;
+    const td_plan_site *site = &session->plan->sites[lane->group->site];
+    td_step_slot *slot = &session->slots[item.step % TD_STEP_SLOTS];
+    bool accelerator = lane->group->kind == TD_QUEUE_COMPUTE && !site->is_host;
+    if (item.step < atomic_load(&session->failed_at)) {
+        double begin = td_session_now();
+        if (session->clusters[item.cluster].updates)
+            atomic_store(&slot->updating, true);
+        td_timeline_enter(&session->timeline, accelerator);
+        td_status *status = run_cluster(lane, item.cluster, item.step);
+        td_timeline_leave(&session->timeline, accelerator);
+        lane->busy_s += td_session_now() - begin;
+        if (status)
+            keep_error(session, status, item.step);
+    }
+    finish_cluster(session, item.cluster, item.step);
+}
+
+/* The next ready cluster; false when the session closes. With `block` false also when nothing is ready. */
+static bool take(td_lane *lane, td_ready *out, bool block)
+{
+    td_lane_group *group = lane->group;
+    pthread_mutex_lock(&group->mutex);
+    while (block && !group->n_ready && !atomic_load(&lane->session->closing))
+        pthread_cond_wait(&group->wake, &group->mutex);
+    bool found = group->n_ready > 0;
+    if (found)
+        *out = heap_pop(lane->session, group);
+    pthread_mutex_unlock(&group->mutex);
+    return found;
+}
+
+static void *lane_main(void *argument)
+{
+    td_lane *lane = argument;
+    td_ready item;
+    while (take(lane, &item, true))
+        run_ready(lane, item);
+    return NULL;
+}
+
+void td_session_wait_step(td_session *session, td_step_slot *slot)
+{
+    td_ready item;
+    while (session->inline_lane && atomic_load(&slot->clusters_left) && take(&session->lanes[0], &item, false))
+        run_ready(&session->lanes[0], item);
+    pthread_mutex_lock(&session->mutex);
+    while (atomic_load_explicit(&slot->clusters_left, memory_order_acquire))
+        pthread_cond_wait(&session->step_done, &session->mutex);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------------------------------- */
+
+static td_lane_group *group_for(td_session *session, int32_t site, td_queue_kind kind)
+{
+    for (int32_t g = 0; g < session->n_groups; g++)
+        if (session->groups[g].site == site && session->groups[g].kind == kind)
+            return &session->groups[g];
+    td_lane_group *group = &session->groups[session->n_groups++];
+    group->site = site;
+    group->kind = kind;
+    pthread_mutex_init(&group->mutex, NULL);
+    pthread_cond_init(&group->wake, NULL);
+    return group;
+}
+
+static td_status *open_groups(td_session *session)
+{
+    const td_plan *plan = session->plan;
+    TD_TRY(TD_NEW(session->groups, 3 * plan->n_sites));
+    TD_TRY(TD_NEW(session->group_of, plan->n_clusters + 1));
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        session->group_of[c] = group_for(session, plan->clusters[c].device, plan->clusters[c].lane);
+    for (int32_t g = 0; g < session->n_groups; g++) {
+        TD_TRY(TD_NEW(session->groups[g].ready, 2 * plan->n_clusters + 1));
+        session->n_lanes += session->groups[g].kind == TD_QUEUE_COMPUTE ? plan->sites[session->groups[g].site].lanes : 1;
+    }
+    return NULL;
+}
+
+static td_status *open_lane(td_session *session, td_lane *lane)
+{
+    const td_machine *machine = session->machine;
+    const td_plan_site *site = &session->plan->sites[lane->group->site];
+    const td_plan_arena *arena = &session->plan->arenas[lane->group->site];
+    td_queue_options options = {.struct_size = sizeof options, .kind = lane->group->kind};
+    if (lane->group->kind == TD_QUEUE_COMPUTE) {
+        const td_lane_cores *cores = &machine->lane_cores[machine->first_lane[lane->group->site] + lane->index];
+        int32_t threads = site->properties.cores / site->lanes;
+        options.threads = threads > 0 ? threads : 1;
+        options.cores = cores->cores;
+        options.n_cores = cores->n_cores;
+        int64_t offset = arena->bytes - arena->scratch_bytes * (site->lanes - lane->index);
+        if (arena->scratch_bytes)
+            lane->scratch = (void *)((uintptr_t)session->arenas[lane->group->site] + (uintptr_t)offset);
+    }
+    TD_TRY(site->api->queue_open(site->device, &options, &lane->queue));
+    if (!site->is_host)
+        TD_TRY(site->api->event_create(site->device, &lane->event));
+    return NULL;
+}
+
+static td_status *start_lane(td_lane *lane)
+{
+    if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0)
+        return TD_ERROR(TD_IO, "no thread for a lane of %s", lane->session->plan->sites[lane->group->site].name);
+    lane->started = true;
+    return NULL;
+}
+
+td_status *td_session_open_lanes(td_session *session)
+{
+    TD_TRY(open_groups(session));
+    TD_TRY(TD_NEW(session->lanes, session->n_lanes + 1));
+    int32_t n = 0;
+    for (int32_t g = 0; g < session->n_groups; g++) {
+        td_lane_group *group = &session->groups[g];
+        int32_t lanes = group->kind == TD_QUEUE_COMPUTE ? session->plan->sites[group->site].lanes : 1;
+        for (int32_t i = 0; i < lanes; i++, n++) {
+            session->lanes[n].session = session;
+            session->lanes[n].group = group;
+            session->lanes[n].index = i;
+            TD_TRY(open_lane(session, &session->lanes[n]));
+        }
+    }
+    session->inline_lane = session->n_lanes == 1 && session->plan->sites[session->groups[0].site].is_host;
+    for (int32_t i = 0; !session->inline_lane && i < session->n_lanes; i++)
+        TD_TRY(start_lane(&session->lanes[i]));
+    return NULL;
+}
+
+void td_session_close_lanes(td_session *session)
+{
+    atomic_store(&session->closing, true);
+    for (int32_t g = 0; g < session->n_groups; g++) {
+        pthread_mutex_lock(&session->groups[g].mutex);
+        pthread_cond_broadcast(&session->groups[g].wake);
+        pthread_mutex_unlock(&session->groups[g].mutex);
+    }
+    for (int32_t i = 0; session->lanes && i < session->n_lanes; i++) {
+        td_lane *lane = &session->lanes[i];
+        if (lane->started)
+            pthread_join(lane->thread, NULL);
+        if (!lane->group)
+            continue;
+        const td_plan_site *site = &session->plan->sites[lane->group->site];
+        if (lane->event)
+            site->api->event_destroy(lane->event);
+        if (lane->queue)
+            site->api->queue_close(lane->queue);
+    }
+    for (int32_t g = 0; g < session->n_groups; g++) {
+        pthread_mutex_destroy(&session->groups[g].mutex);
+        pthread_cond_destroy(&session->groups[g].wake);
+        td_free(session->groups[g].ready);
+    }
+    td_free(session->groups);
+    td_free(session->group_of);
+    td_free(session->lanes);
+}

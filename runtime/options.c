@@ -1,0 +1,121 @@
+/* Training options: lists that remember their first error, so that building them reads as a list of facts. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/machine.h"
+#include "tandem/plan.h"
+
+td_train_options td_train_defaults(void)
+{
+    return (td_train_options){.seed = 1};
+}
+
+static void list_deinit(td_option_list *list)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        td_free(list->items[i].match);
+        td_free(list->items[i].value);
+        td_free(list->items[i].cause);
+        td_free((void *)(uintptr_t)list->items[i].optimizer.name);
+    }
+    td_free(list->items);
+    *list = (td_option_list){0};
+}
+
+void td_train_options_deinit(td_train_options *options)
+{
+    list_deinit(&options->devices);
+    list_deinit(&options->placements);
+    list_deinit(&options->groups);
+    td_free(options->default_device);
+    td_machine_forget_plans(options->machine);
+    td_machine_release(options->machine);
+    td_status_destroy(options->error);
+    *options = td_train_defaults();
+}
+
+static void fail(td_train_options *options, td_status *status)
+{
+    if (options->error)
+        td_status_destroy(status);
+    else
+        options->error = status;
+}
+
+static td_status *copy_text(const char *text, char **out)
+{
+    *out = text ? td_strdup(text) : NULL;
+    return text && !*out ? TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for options") : NULL;
+}
+
+static td_status *append(td_option_list *list, const char *match, const char *value, const char *cause,
+                         const td_optimizer *optimizer)
+{
+    td_option_entry entry = {0};
+    char *name = NULL;
+    td_status *status = NULL;
+    TD_TRY_OR(status, failed, copy_text(match, &entry.match));
+    TD_TRY_OR(status, failed, copy_text(value, &entry.value));
+    TD_TRY_OR(status, failed, copy_text(cause, &entry.cause));
+    TD_TRY_OR(status, failed, copy_text(optimizer ? optimizer->name : NULL, &name));
+    TD_TRY_OR(status, failed, td_grow(&list->items, &list->capacity, list->n, sizeof *list->items));
+    if (optimizer)
+        entry.optimizer = *optimizer;
+    entry.optimizer.name = name;
+    list->items[list->n++] = entry;
+    return NULL;
+failed:
+    td_free(entry.match);
+    td_free(entry.value);
+    td_free(entry.cause);
+    td_free(name);
+    return status;
+}
+
+void td_add_device(td_train_options *options, const char *name, const char *what)
+{
+    if (options->machine) {
+        fail(options, TD_ERROR(TD_INVALID_ARGUMENT, "device \"%s\" comes too late: a plan was made with these options", name));
+        return;
+    }
+    for (int64_t i = 0; i < options->devices.n; i++)
+        if (strcmp(options->devices.items[i].match, name) == 0) {
+            fail(options, TD_ERROR(TD_INVALID_ARGUMENT, "two devices are called \"%s\"", name));
+            return;
+        }
+    td_status *status = append(&options->devices, name, what ? what : name, NULL, NULL);
+    if (status)
+        fail(options, status);
+}
+
+void td_default_device(td_train_options *options, const char *name)
+{
+    td_free(options->default_device);
+    td_status *status = copy_text(name, &options->default_device);
+    if (status)
+        fail(options, status);
+}
+
+void td_place_because(td_train_options *options, const char *match, const char *target, const char *cause)
+{
+    td_status *status = append(&options->placements, match, target, cause, NULL);
+    if (status)
+        fail(options, status);
+}
+
+void td_place(td_train_options *options, const char *match, const char *target)
+{
+    char *cause = td_format("the rule \"%s\"", match);
+    if (!cause)
+        fail(options, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for options"));
+    else
+        td_place_because(options, match, target, cause);
+    td_free(cause);
+}
+
+void td_group(td_train_options *options, const char *match, td_optimizer optimizer)
+{
+    td_status *status = append(&options->groups, match, NULL, NULL, &optimizer);
+    if (status)
+        fail(options, status);
+}

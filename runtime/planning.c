@@ -1,0 +1,191 @@
+/* td_plan_train and td_plan_evaluate: options become opened devices and a request, the partitioner does the rest. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/string.h"
+#include "base/units.h"
+#include "runtime/machine.h"
+#include "runtime/store.h"
+
+static td_status *check(td_graph *graph, td_train_options *options)
+{
+    if (options->error) {
+        td_status *error = options->error;
+        options->error = NULL;
+        return error;
+    }
+    TD_TRY(td_graph_check(graph));
+    if (!options->machine)
+        TD_TRY(td_machine_open(options, &options->machine));
+    return NULL;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------------------- */
+
+static void describe_optimizer(td_string *text, const td_optimizer *o)
+{
+    td_string_format(text, " %s %a %a %a %a %a %a %a %a %a %a %a %d", o->name ? o->name : "frozen", o->lr, o->momentum, o->beta1,
+                     o->beta2, o->epsilon, o->weight_decay, o->alpha, o->l1, o->l2, o->lr_power, o->initial_accumulator,
+                     (int)o->nesterov);
+    td_string_format(text, " %d %" PRId64 " %" PRId64 " %" PRId64 " %a %a", (int)o->schedule.kind, o->schedule.warmup_steps,
+                     o->schedule.total_steps, o->schedule.every, o->schedule.factor, o->schedule.final_factor);
+}
+
+/* Everything a plan depends on, as text: equal keys, equal plans. *out_key stays NULL for graphs with host functions, whose
+ * addresses text cannot hold. */
+static td_status *make_key(td_graph *graph, const td_plan_request *request, char **out_key)
+{
+    td_string text = {0};
+    char *printed = NULL;
+    const td_train_options *options = request->options;
+    *out_key = NULL;
+    for (int64_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].host_function)
+            return NULL;
+    TD_TRY(td_graph_print(graph, &printed));
+    td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d default %d\n", request->loss, options->seed,
+                     (int)options->offload_embedding, (int)options->no_pipeline, (int)options->early_lookup,
+                     request->default_site);
+    for (int32_t i = 0; i < request->n_outputs; i++)
+        td_string_format(&text, "output %d\n", request->outputs[i]);
+    for (int64_t i = 0; i < options->placements.n; i++)
+        td_string_format(&text, "place %s %s %s\n", options->placements.items[i].match, options->placements.items[i].value,
+                         options->placements.items[i].cause);
+    for (int64_t i = 0; i < options->groups.n; i++) {
+        td_string_format(&text, "group %s", options->groups.items[i].match);
+        describe_optimizer(&text, &options->groups.items[i].optimizer);
+        td_string_append(&text, "\n");
+    }
+    td_string_append(&text, printed);
+    td_text_free(printed);
+    return td_string_finish(&text, out_key);
+}
+
+td_plan *td_machine_find_plan(td_machine *machine, const char *key)
+{
+    td_plan *found = NULL;
+    pthread_mutex_lock(&machine->mutex);
+    for (int64_t i = 0; i < machine->n_cached && !found; i++)
+        if (strcmp(machine->cached[i]->key, key) == 0)
+            found = td_plan_retain(machine->cached[i]);
+    pthread_mutex_unlock(&machine->mutex);
+    return found;
+}
+
+td_status *td_machine_keep_plan(td_machine *machine, td_plan *plan)
+{
+    pthread_mutex_lock(&machine->mutex);
+    td_status *status = td_grow(&machine->cached, &machine->cached_capacity, machine->n_cached, sizeof *machine->cached);
+    if (!status)
+        machine->cached[machine->n_cached++] = td_plan_retain(plan);
+    pthread_mutex_unlock(&machine->mutex);
+    return status;
+}
+
+void td_machine_forget_plans(td_machine *machine)
+{
+    for (int64_t i = 0; machine && i < machine->n_cached; i++)
+        td_plan_release(machine->cached[i]);
+    if (machine)
+        machine->n_cached = 0;
+}
+
+/* ---- planning ----------------------------------------------------------------------------------------------------------------- */
+
+/* The setting that would help a plan that does not fit, found by making that plan. */
+static td_status *advise(td_status *refusal, td_graph *graph, const td_plan_request *request, td_machine *machine)
+{
+    td_plan *plan = NULL;
+    td_graph *copy = NULL;
+    if (request->options->offload_embedding || machine->n_sites == 1)
+        return refusal;
+    td_train_options options = *request->options;
+    options.offload_embedding = true;
+    options.placements = (td_option_list){0};
+    td_plan_request other = *request;
+    other.options = &options;
+    td_status *status = td_graph_clone(graph, &copy);
+    if (!status)
+        status = td_plan_build(copy, machine->sites, machine->n_sites, &other, td_machine_retain(machine),
+                               td_machine_release, &plan);
+    if (!status) {
+        td_plan_device_summary d = td_plan_device(plan, machine->standard);
+        char peak[TD_UNIT_TEXT];
+        refusal = td_status_help(refusal, "try: offload.embedding: cpu (then %s needs %s)", d.name,
+                                 td_format_bytes(peak, (double)d.peak_bytes));
+    }
+    td_plan_release(plan);
+    td_status_destroy(status);
+    return refusal;
+}
+
+static td_status *build(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
+{
+    td_graph *copy = NULL;
+    TD_TRY(td_graph_clone(graph, &copy));
+    td_status *status = td_plan_build(copy, machine->sites, machine->n_sites, request, td_machine_retain(machine),
+                                      td_machine_release, out_plan);
+    return td_status_code(status) == TD_DOES_NOT_FIT ? advise(status, graph, request, machine) : status;
+}
+
+static td_status *plan_graph(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
+{
+    char *key = NULL;
+    if (!request->home)
+        TD_TRY(make_key(graph, request, &key));
+    if (!key)
+        return build(graph, request, machine, out_plan);
+    *out_plan = td_machine_find_plan(machine, key);
+    if (*out_plan) {
+        td_free(key);
+        return NULL;
+    }
+    td_status *status = build(graph, request, machine, out_plan);
+    if (status) {
+        td_free(key);
+        return status;
+    }
+    (*out_plan)->key = key;
+    status = td_machine_keep_plan(machine, *out_plan);
+    if (status) {
+        td_plan_release(*out_plan);
+        *out_plan = NULL;
+    }
+    return status;
+}
+
+td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan)
+{
+    *out_plan = NULL;
+    TD_TRY(check(graph, options));
+    td_machine *machine = options->machine;
+    td_plan_request request = {.loss = loss.id, .options = options, .default_site = machine->standard,
+                               .host_site = machine->host};
+    if (loss.id < 0 || loss.graph != graph)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
+    return plan_graph(graph, &request, machine, out_plan);
+}
+
+td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_outputs, td_train_options *options,
+                            const td_store *store, td_plan **out_plan)
+{
+    int32_t *ids = NULL;
+    *out_plan = NULL;
+    TD_TRY(check(graph, options));
+    td_machine *machine = options->machine;
+    TD_TRY(TD_NEW(ids, n_outputs + 1));
+    for (int32_t i = 0; i < n_outputs; i++) {
+        ids[i] = outputs[i].graph == graph ? outputs[i].id : -1;
+        if (ids[i] < 0) {
+            td_free(ids);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_evaluate: output %d is not a value of this graph", i);
+        }
+    }
+    td_plan_request request = {.loss = -1, .outputs = ids, .n_outputs = n_outputs, .options = options,
+                               .default_site = machine->standard, .host_site = machine->host,
+                               .home = store ? td_store_home : NULL, .home_context = store};
+    td_status *status = plan_graph(graph, &request, machine, out_plan);
+    td_free(ids);
+    return status;
+}

@@ -1,0 +1,314 @@
+/* Sessions: creating them, and the loop that admits steps, waits for the oldest and reports it. See tandem/session.h. */
+#include "runtime/session.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- life ----------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *create_slots(td_session *session)
+{
+    for (int32_t i = 0; i < TD_STEP_SLOTS; i++)
+        TD_TRY(TD_NEW(session->slots[i].waiting, session->plan->n_clusters + 1));
+    td_session_reset_slot(session, 1);
+    return NULL;
+}
+
+td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_session)
+{
+    td_session *session = NULL;
+    *out_session = NULL;
+    if (plan->owner != store->machine)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "plan and store belong to different options: their devices differ");
+    TD_TRY(TD_NEW(session, 1));
+    session->plan = td_plan_retain(plan);
+    session->store = td_store_retain(store);
+    session->machine = store->machine;
+    atomic_store(&session->failed_at, LLONG_MAX);
+    pthread_mutex_init(&session->mutex, NULL);
+    pthread_cond_init(&session->step_done, NULL);
+    pthread_mutex_init(&session->timeline.mutex, NULL);
+    td_status *status = td_session_bind(session);
+    if (!status)
+        status = create_slots(session);
+    if (!status)
+        status = td_session_open_lanes(session);
+    if (status) {
+        td_session_destroy(session);
+        return status;
+    }
+    *out_session = session;
+    return NULL;
+}
+
+void td_session_destroy(td_session *session)
+{
+    if (!session)
+        return;
+    td_session_close_lanes(session);
+    td_session_unbind(session);
+    for (int32_t i = 0; i < TD_STEP_SLOTS; i++)
+        td_free(session->slots[i].waiting);
+    td_status_destroy(session->error);
+    pthread_mutex_destroy(&session->mutex);
+    pthread_cond_destroy(&session->step_done);
+    pthread_mutex_destroy(&session->timeline.mutex);
+    td_store_release(session->store);
+    td_plan_release(session->plan);
+    td_free(session);
+}
+
+void td_session_stop(td_session *session)
+{
+    atomic_store(&session->stop_requested, true);
+}
+
+td_status *td_session_set_scalar(td_session *session, const char *name, const double *numbers, int32_t n)
+{
+    int32_t value = td_graph_find(session->plan->graph, name).id;
+    if (value < 0 || session->plan->graph->values[value].class != TD_CLASS_SCALAR)
+        return TD_ERROR(TD_NOT_FOUND, "the plan has no scalar \"%s\"", name);
+    int32_t wanted = session->plan->graph->values[value].n_scalars;
+    if (n != wanted)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "scalar \"%s\" has %d numbers, not %d", name, wanted, n);
+    if (!session->scalars[value])
+        TD_TRY(TD_NEW(session->scalars[value], n));
+    memcpy(session->scalars[value], numbers, (size_t)n * sizeof *numbers);
+    return NULL;
+}
+
+/* ---- one step in, one step out ----------------------------------------------------------------------------------------------------- */
+
+static td_step_slot *slot_of(td_session *session, int64_t step)
+{
+    return &session->slots[step % TD_STEP_SLOTS];
+}
+
+static void release_batch(td_step_slot *slot)
+{
+    if (slot->has_batch && slot->source)
+        slot->source->release(slot->source->self, &slot->batch);
+    slot->has_batch = false;
+}
+
+/* `slot` has its batch. On failure the step never existed; its batch is released. */
+static td_status *admit(td_session *session, td_step_slot *slot)
+{
+    td_step_slot *before = slot_of(session, slot->step - 1);
+    bool has_before = slot->step > 1 && before->has_batch && before->step == slot->step - 1;
+    td_status *status = td_session_bind_batch(session, slot, has_before ? before : NULL);
+    if (!status)
+        status = td_session_set_numbers(session, slot);
+    if (status) {
+        release_batch(slot);
+        return status;
+    }
+    td_session_reset_slot(session, slot->step + 1);
+    slot->begin_s = td_session_now();
+    session->admitted = slot->step;
+    td_session_start_step(session, slot);
+    return NULL;
+}
+
+/* The next batch of the source, if there is one. */
+static td_status *fetch(td_session *session, td_source *source, td_step_slot **out_slot, bool *out_end)
+{
+    int64_t step = session->admitted + 1;
+    td_step_slot *slot = slot_of(session, step);
+    double begin = td_session_now();
+    *out_slot = NULL;
+    release_batch(slot); /* of three steps before: kept for early lookups, or released already */
+    TD_TRY(source->next(source->self, &slot->batch, out_end));
+    if (*out_end)
+        return NULL;
+    slot->has_batch = true;
+    slot->source = source;
+    slot->step = step;
+    slot->wait_data_s = td_session_now() - begin;
+    *out_slot = slot;
+    return NULL;
+}
+
+static float loss_of(const td_session *session, int32_t parity)
+{
+    if (session->plan->loss < 0)
+        return 0;
+    return *(const float *)td_session_address(session, session->plan->loss, parity, 0);
+}
+
+static void fill_report(td_session *session, const td_step_slot *slot, td_step_report *report)
+{
+    const td_plan *plan = session->plan;
+    int32_t parity = (int32_t)(slot->step % TD_PARITIES);
+    double now = td_session_now(), since = session->last_report_s > slot->begin_s ? session->last_report_s : slot->begin_s;
+    *report = (td_step_report){.step = session->store->steps, .samples = slot->batch.samples,
+                               .loss = loss_of(session, parity), .seconds = now - since, .wait_data_s = slot->wait_data_s,
+                               .batch = &slot->batch, .outputs = session->outputs, .n_outputs = plan->n_outputs};
+    for (int32_t i = 0; i < plan->n_outputs; i++) {
+        td_value_tensor(plan->graph, plan->outputs[i], session->parity_extents[parity], &session->outputs[i]);
+        session->outputs[i].data = td_session_address(session, plan->outputs[i], parity, 0);
+    }
+    session->last_report_s = now;
+}
+
+/* Waits for the oldest step in flight. *out_done: it ended without error, and *report describes it. */
+static void complete_oldest(td_session *session, td_step_report *report, bool *out_done)
+{
+    td_step_slot *slot = slot_of(session, session->completed + 1);
+    td_session_wait_step(session, slot);
+    session->completed++;
+    pthread_mutex_lock(&session->mutex);
+    bool failed = session->failed_step && slot->step >= session->failed_step;
+    session->broken = session->broken || (failed && atomic_load(&slot->updating));
+    pthread_mutex_unlock(&session->mutex);
+    *out_done = !failed;
+    if (failed)
+        return;
+    session->store->steps++;
+    session->store->updates += session->plan->training;
+    session->counters.steps++;
+    session->counters.planned_to_device_bytes += slot->to_device_bytes;
+    session->counters.planned_to_host_bytes += slot->to_host_bytes;
+    fill_report(session, slot, report);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *begin_run(td_session *session)
+{
+    bool free_store = false;
+    if (session->broken)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "an earlier error struck in the middle of an update: parameters are inconsistent; "
+                                             "load a checkpoint into a new store");
+    if (!atomic_compare_exchange_strong(&session->store->in_use, &free_store, true))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "another session runs on this store");
+    session->last_report_s = 0;
+    return NULL;
+}
+
+/* Ends a run: everything in flight has ended. Batches go back; the first error comes out. */
+static td_status *end_run(td_session *session, double begin_s, td_status *status)
+{
+    for (int32_t i = 0; i < TD_STEP_SLOTS; i++)
+        release_batch(&session->slots[i]);
+    session->counters.seconds += td_session_now() - begin_s;
+    session->counters.exposed_s = session->timeline.exposed_s;
+    session->counters.copy_or_host_s = session->timeline.others_s;
+    atomic_store(&session->store->in_use, false);
+    atomic_store(&session->stop_requested, false);
+    atomic_store(&session->failed_at, LLONG_MAX);
+    td_status *error = session->error;
+    session->error = NULL;
+    session->failed_step = 0;
+    if (!error)
+        return status;
+    td_status_destroy(status);
+    return error;
+}
+
+typedef struct run_state {
+    td_source *source;
+    int64_t steps_left; /* to admit; -1: no limit */
+    bool more;          /* batches may still be admitted */
+    td_on_step on_step;
+    void *context;
+} run_state;
+
+static td_status *admit_next(td_session *session, run_state *run)
+{
+    td_step_slot *slot = NULL;
+    bool end = false;
+    td_status *status = fetch(session, run->source, &slot, &end);
+    if (!status && slot)
+        status = admit(session, slot);
+    if (run->steps_left > 0)
+        run->steps_left--;
+    if (status || end || run->steps_left == 0)
+        run->more = false;
+    return status;
+}
+
+td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step, void *context)
+{
+    TD_TRY(begin_run(session));
+    double begin = td_session_now();
+    int64_t most_in_flight = session->plan->pipelined ? 2 : 1;
+    run_state run = {.source = source, .steps_left = steps > 0 ? steps : -1, .more = true, .on_step = on_step, .context = context};
+    td_status *status = NULL;
+    while (run.more || session->admitted > session->completed) {
+        run.more = run.more && !atomic_load(&session->stop_requested) && atomic_load(&session->failed_at) == LLONG_MAX;
+        if (run.more && session->admitted - session->completed < most_in_flight) {
+            status = admit_next(session, &run);
+            continue;
+        }
+        if (session->admitted == session->completed)
+            break;
+        td_step_report report;
+        bool done = false;
+        complete_oldest(session, &report, &done);
+        if (done && on_step && !on_step(context, &report))
+            run.more = false;
+        if (!session->plan->early_lookup)
+            release_batch(slot_of(session, session->completed));
+        else if (session->completed > 1)
+            release_batch(slot_of(session, session->completed - 1));
+    }
+    return end_run(session, begin, status);
+}
+
+td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report)
+{
+    TD_TRY(begin_run(session));
+    double begin = td_session_now();
+    td_step_slot *slot = slot_of(session, session->admitted + 1);
+    *out_report = (td_step_report){0};
+    slot->step = session->admitted + 1;
+    slot->batch = *batch;
+    slot->source = NULL;
+    slot->has_batch = true;
+    td_status *status = admit(session, slot);
+    bool done = false;
+    if (!status)
+        complete_oldest(session, out_report, &done);
+    out_report->batch = batch;
+    return end_run(session, begin, status);
+}
+
+/* ---- counters --------------------------------------------------------------------------------------------------------------------------- */
+
+td_session_counters td_session_read_counters(const td_session *session)
+{
+    td_session_counters counters = session->counters;
+    for (int32_t i = 0; i < session->n_lanes; i++) {
+        const td_lane *lane = &session->lanes[i];
+        if (lane->group->kind == TD_QUEUE_COMPUTE)
+            continue;
+        counters.copy_s += lane->busy_s;
+        *(lane->group->kind == TD_QUEUE_TO_DEVICE ? &counters.to_device_bytes : &counters.to_host_bytes) += lane->copied_bytes;
+    }
+    return counters;
+}
+
+int32_t td_session_devices(const td_session *session)
+{
+    return session->plan->n_sites;
+}
+
+td_device_counters td_session_device(const td_session *session, int32_t index)
+{
+    const td_plan_site *site = &session->plan->sites[index];
+    const td_plan_arena *arena = &session->plan->arenas[index];
+    td_device_counters counters = {.name = site->name, .capacity_bytes = site->properties.memory_bytes,
+                                   .planned_peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes)};
+    if (site->api->memory_in_use)
+        site->api->memory_in_use(site->device, &counters.now_bytes, &counters.peak_bytes);
+    for (int32_t i = 0; i < session->n_lanes; i++)
+        if (session->lanes[i].group->site == index && session->lanes[i].group->kind == TD_QUEUE_COMPUTE) {
+            counters.busy_s += session->lanes[i].busy_s;
+            counters.kernels += session->lanes[i].kernels;
+        }
+    return counters;
+}

@@ -1,0 +1,145 @@
+/* A session's own structures.
+ *
+ * Every cluster of the plan becomes a list of prepared instructions with bound arguments, in two versions: one per step
+ * parity. A step slot holds what one step in flight needs: its batch, actual extents, host numbers, and how many
+ * predecessors each cluster still waits for. Steps use slots in a ring of three: while step s runs and step s - 1 may still,
+ * completions of s already count down the clusters of s + 1.
+ *
+ * A lane group is a device's compute queues, or one copy direction. Its threads take the ready cluster of the oldest step
+ * and the highest rank. Per op there is no lock and no allocation of ours; per cluster there is one short lock. */
+#ifndef TANDEM_RUNTIME_SESSION_H
+#define TANDEM_RUNTIME_SESSION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "runtime/store.h"
+
+enum { TD_STEP_SLOTS = 3, TD_PARITIES = 2 };
+
+typedef enum td_instruction_kind { TD_RUN_KERNEL = 0, TD_RUN_COPY, TD_RUN_HOST_CALL, TD_RUN_NOTHING } td_instruction_kind;
+
+typedef struct td_instruction {
+    td_instruction_kind kind;
+    int32_t node;
+    td_kernel *kernel;
+    td_kernel_call call[TD_PARITIES];   /* inputs and outputs point into tensors */
+    td_tensor *tensors[TD_PARITIES];
+    int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
+    int32_t *values;                    /* value of each tensor, -1 where absent */
+} td_instruction;
+
+typedef struct td_bound_cluster {
+    td_instruction *instructions; /* of all its nodes; a delegated cluster has one, for all */
+    int32_t n_instructions;
+    bool updates; /* writes state */
+} td_bound_cluster;
+
+typedef struct td_step_slot {
+    int64_t step;              /* over the session's life, from 1; 0: empty */
+    td_batch batch;
+    td_source *source;         /* whom to give the batch back to; NULL: the caller's own */
+    bool has_batch;
+    atomic_int *waiting;       /* of each cluster: predecessors left */
+    atomic_int clusters_left;
+    atomic_bool updating;      /* a cluster that writes state has begun */
+    int64_t extents_stamp;     /* what its parity's arguments are made for is in td_session.parity_extents */
+    int64_t to_device_bytes, to_host_bytes;
+    double begin_s, wait_data_s;
+} td_step_slot;
+
+typedef struct td_ready {
+    int32_t cluster;
+    int64_t step;
+} td_ready;
+
+/* One device's compute lanes, or one of its copy directions. */
+typedef struct td_lane_group {
+    int32_t site;
+    td_queue_kind kind;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    td_ready *ready; /* a heap; room for every cluster of two steps */
+    int32_t n_ready;
+} td_lane_group;
+
+typedef struct td_lane {
+    struct td_session *session;
+    td_lane_group *group;
+    int32_t index; /* among the group's lanes */
+    td_queue *queue;
+    td_event *event;
+    void *scratch;
+    pthread_t thread;
+    bool started;
+    double busy_s; /* written by its thread, read between runs */
+    int64_t kernels, copied_bytes;
+} td_lane;
+
+/* Who is at work, for the share of copies and host work that an accelerator's work hides. */
+typedef struct td_timeline {
+    pthread_mutex_t mutex;
+    int32_t accelerators, others; /* at work now */
+    double last_s;
+    double exposed_s, others_s;
+} td_timeline;
+
+struct td_session {
+    td_plan *plan;
+    td_store *store;
+    const td_machine *machine;
+    void **arenas; /* per site: device addresses */
+    td_bound_cluster *clusters;
+    void **numbers[TD_PARITIES];      /* per value: host numbers of a scalar */
+    double **scalars;                 /* per value: what the caller set, or NULL */
+    int64_t *parity_extents[TD_PARITIES];
+    int64_t *extents; /* of the step being admitted */
+    int32_t *store_entries;           /* per value: its entry, or -1 */
+    td_lane_group *groups;
+    td_lane *lanes;
+    int32_t n_groups, n_lanes;
+    td_lane_group **group_of;         /* per cluster */
+    bool inline_lane;                 /* one lane and nothing else: the caller's thread runs it */
+
+    td_step_slot slots[TD_STEP_SLOTS];
+    int64_t admitted, completed;      /* steps over the session's life */
+    pthread_mutex_t mutex;            /* of the three below */
+    pthread_cond_t step_done;
+    td_status *error;
+    int64_t failed_step;              /* 0: none; steps from this one on do no work */
+    atomic_llong failed_at;           /* the same, to be read without the lock; LLONG_MAX: none */
+    atomic_bool stop_requested, closing;
+    bool broken;                      /* an error struck in the middle of an update */
+
+    td_timeline timeline;
+    td_session_counters counters;
+    td_tensor *outputs;               /* headers for reports */
+    double last_report_s;
+};
+
+/* ---- bind.c: instructions, addresses, extents ---- */
+td_status *td_session_bind(td_session *session) TD_MUST_USE;
+void td_session_unbind(td_session *session);
+/* Points the arguments of the slot's parity at its batch and actual extents. Errors name the input and what was expected. */
+td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous) TD_MUST_USE;
+/* The address of a value's buffer (0 data, 1 index, 2 count) in a parity. */
+void *td_session_address(const td_session *session, int32_t value, int32_t parity, int32_t buffer);
+
+/* ---- lanes.c: threads, readiness, running clusters ---- */
+td_status *td_session_open_lanes(td_session *session) TD_MUST_USE;
+void td_session_close_lanes(td_session *session);
+/* Makes the clusters of an admitted step available to the lanes. */
+void td_session_start_step(td_session *session, td_step_slot *slot);
+/* Waits until all clusters of the step have ended (running them here where the lane is inline). */
+void td_session_wait_step(td_session *session, td_step_slot *slot);
+/* Counters of the slot that a step will use after the next. */
+void td_session_reset_slot(td_session *session, int64_t step);
+
+/* ---- numbers.c: what the host computes once a step ---- */
+td_status *td_session_set_numbers(td_session *session, td_step_slot *slot) TD_MUST_USE;
+
+double td_session_now(void);
+void td_timeline_enter(td_timeline *timeline, bool accelerator);
+void td_timeline_leave(td_timeline *timeline, bool accelerator);
+
+#endif

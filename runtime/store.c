@@ -1,0 +1,244 @@
+/* Stores: parameters, state and counters by name, at their homes. See tandem/session.h and store.h. Reading and writing go
+ * through a copy queue of the device, opened for the purpose: this is the slow path. */
+#include "runtime/store.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/philox.h"
+
+/* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
+
+static td_status *transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory, size_t bytes)
+{
+    td_queue *queue = NULL;
+    td_event *event = NULL;
+    td_status *status = NULL;
+    td_queue_options options = {.struct_size = sizeof options, .kind = to_device ? TD_QUEUE_TO_DEVICE : TD_QUEUE_TO_HOST};
+    if (site->is_host) {
+        memcpy(to_device ? device_memory : host_memory, to_device ? host_memory : device_memory, bytes);
+        return NULL;
+    }
+    TD_TRY_OR(status, done, site->api->queue_open(site->device, &options, &queue));
+    TD_TRY_OR(status, done, site->api->event_create(site->device, &event));
+    if (to_device)
+        TD_TRY_OR(status, done, site->api->copy_to_device(queue, device_memory, host_memory, bytes));
+    else
+        TD_TRY_OR(status, done, site->api->copy_to_host(queue, host_memory, device_memory, bytes));
+    TD_TRY_OR(status, done, site->api->event_record(event, queue));
+    TD_TRY_OR(status, done, site->api->event_wait(event));
+done:
+    if (event)
+        site->api->event_destroy(event);
+    if (queue)
+        site->api->queue_close(queue);
+    return status;
+}
+
+/* Device addresses are opaque (the emulated device's are not even canonical), so arithmetic on them is on integers. */
+static void *at_offset(void *address, int64_t bytes)
+{
+    return (void *)((uintptr_t)address + (uintptr_t)bytes);
+}
+
+static td_status *check_range(const td_store *store, int32_t index, int64_t first, int64_t count)
+{
+    if (index < 0 || index >= store->n_entries)
+        return TD_ERROR(TD_NOT_FOUND, "the store has %d entries, not one at %d", store->n_entries, index);
+    int64_t elements = td_tensor_elements(&store->entries[index].tensor);
+    if (first < 0 || count < 0 || first > elements - count)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" has %" PRId64 " elements, not [%" PRId64 ", %" PRId64 ")",
+                        store->entries[index].name, elements, first, first + count);
+    if (atomic_load(&store->in_use))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "the store cannot be read or written while a session runs on it");
+    return NULL;
+}
+
+td_status *td_store_read(const td_store *store, int32_t index, int64_t first, int64_t count, void *out_data)
+{
+    TD_TRY(check_range(store, index, first, count));
+    const td_store_entry *entry = &store->entries[index];
+    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    return transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size), out_data,
+                    (size_t)(count * size));
+}
+
+td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data)
+{
+    TD_TRY(check_range(store, index, first, count));
+    const td_store_entry *entry = &store->entries[index];
+    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    return transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
+                    (void *)(uintptr_t)data, (size_t)(count * size));
+}
+
+/* ---- making one --------------------------------------------------------------------------------------------------------------- */
+
+/* Initial values in pieces of bounded size; constants of zero are there already (allocations are zeroed). */
+static td_status *fill(td_store *store, const td_store_entry *entry, const td_initializer *initial)
+{
+    enum { PIECE = 1 << 20 };
+    const td_plan_site *site = &store->machine->sites[entry->site];
+    int64_t n = td_tensor_elements(&entry->tensor);
+    td_philox_key key = td_philox_key_of(store->seed, "initial", entry->name);
+    if ((initial->kind == TD_INIT_CONSTANT && initial->a == 0) || n == 0)
+        return NULL;
+    if (entry->tensor.dtype != TD_F32)
+        return TD_ERROR(TD_UNSUPPORTED, "parameter \"%s\": initial values of %s", entry->name,
+                        td_dtype_name(entry->tensor.dtype));
+    if (site->is_host) {
+        td_random_fill(entry->tensor.data, 0, n, key, (td_random_kind)initial->kind, initial->a, initial->b);
+        return NULL;
+    }
+    float *piece = NULL;
+    TD_TRY(TD_NEW(piece, n < PIECE ? n : PIECE));
+    td_status *status = NULL;
+    for (int64_t first = 0; first < n && !status; first += PIECE) {
+        int64_t count = n - first < PIECE ? n - first : PIECE;
+        td_random_fill(piece, first, count, key, (td_random_kind)initial->kind, initial->a, initial->b);
+        status = transfer(site, true, at_offset(entry->tensor.data, first * 4), piece, (size_t)count * 4);
+    }
+    td_free(piece);
+    return status;
+}
+
+static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
+{
+    const td_value_info *info = &plan->graph->values[value];
+    td_store_entry *entry = &store->entries[store->n_entries];
+    *entry = (td_store_entry){.site = plan->values[value].device, .bytes = plan->values[value].block_bytes,
+                              .is_parameter = info->class == TD_CLASS_PARAMETER};
+    const td_plan_site *site = &store->machine->sites[entry->site];
+    td_value_tensor(plan->graph, value, NULL, &entry->tensor);
+    entry->name = td_strdup(info->name);
+    if (!entry->name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a store");
+    store->n_entries++;
+    td_status *status = td_name_map_put(&store->names, entry->name, store->n_entries - 1);
+    if (!status)
+        status = site->api->allocate(site->device, (size_t)entry->bytes, &entry->tensor.data);
+    if (!status)
+        status = fill(store, entry, &info->initial);
+    return td_status_prefix(status, "\"%s\" on %s", info->name, site->name);
+}
+
+td_status *td_store_create(td_plan *plan, td_store **out_store)
+{
+    td_store *store = NULL;
+    *out_store = NULL;
+    TD_TRY(TD_NEW(store, 1));
+    store->references = 1;
+    store->machine = td_machine_retain(plan->owner);
+    store->seed = plan->random_seed;
+    td_status *status = TD_NEW(store->entries, plan->graph->n_values + 1);
+    for (int32_t v = 0; v < plan->graph->n_values && !status; v++)
+        if (plan->values[v].storage == TD_STORE)
+            status = add_entry(store, plan, v);
+    if (status) {
+        td_store_release(store);
+        return status;
+    }
+    *out_store = store;
+    return NULL;
+}
+
+td_store *td_store_retain(td_store *store)
+{
+    (void)__atomic_add_fetch(&store->references, 1, __ATOMIC_RELAXED);
+    return store;
+}
+
+void td_store_release(td_store *store)
+{
+    if (!store || __atomic_sub_fetch(&store->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    for (int32_t i = 0; i < store->n_entries; i++) {
+        const td_plan_site *site = &store->machine->sites[store->entries[i].site];
+        if (store->entries[i].tensor.data)
+            site->api->release(site->device, store->entries[i].tensor.data);
+        td_free(store->entries[i].name);
+    }
+    td_free(store->entries);
+    td_name_map_deinit(&store->names);
+    td_machine_release(store->machine);
+    td_free(store);
+}
+
+/* ---- looking -------------------------------------------------------------------------------------------------------------------- */
+
+int32_t td_store_count(const td_store *store)
+{
+    return store->n_entries;
+}
+
+const char *td_store_name(const td_store *store, int32_t index)
+{
+    return index >= 0 && index < store->n_entries ? store->entries[index].name : "";
+}
+
+int32_t td_store_find(const td_store *store, const char *name)
+{
+    return td_name_map_get(&store->names, name);
+}
+
+int32_t td_store_home(const void *pointer, const char *parameter)
+{
+    const td_store *store = pointer;
+    int32_t index = td_store_find(store, parameter);
+    return index < 0 ? -1 : store->entries[index].site;
+}
+
+td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *out_tensor, bool *out_is_parameter,
+                             const char **out_device)
+{
+    if (index < 0 || index >= store->n_entries)
+        return TD_ERROR(TD_NOT_FOUND, "the store has %d entries, not one at %d", store->n_entries, index);
+    *out_tensor = store->entries[index].tensor;
+    out_tensor->data = NULL; /* an address of the device is of no use to the caller */
+    *out_is_parameter = store->entries[index].is_parameter;
+    *out_device = store->machine->sites[store->entries[index].site].name;
+    return NULL;
+}
+
+int64_t td_store_steps(const td_store *store)
+{
+    return store->steps;
+}
+
+int64_t td_store_updates(const td_store *store)
+{
+    return store->updates;
+}
+
+enum { CHECKSUM_BLOCK = 1024, CHECKSUM_PIECE = 1024 * CHECKSUM_BLOCK };
+
+/* Devices whose memory the host cannot address are read in pieces of many blocks. */
+static td_status *add_checksum(const td_store *store, int32_t index, void *piece, uint64_t *sum)
+{
+    const td_store_entry *entry = &store->entries[index];
+    int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    bool is_host = store->machine->sites[entry->site].is_host;
+    uint64_t name = td_hash_string(entry->name, 0);
+    for (int64_t first = 0; first < n; first += CHECKSUM_BLOCK) {
+        int64_t count = n - first < CHECKSUM_BLOCK ? n - first : CHECKSUM_BLOCK, within = first % CHECKSUM_PIECE;
+        if (!is_host && within == 0)
+            TD_TRY(td_store_read(store, index, first, n - first < CHECKSUM_PIECE ? n - first : CHECKSUM_PIECE, piece));
+        const void *bytes = is_host ? at_offset(entry->tensor.data, first * size) : at_offset(piece, within * size);
+        *sum += td_hash_bytes(bytes, (size_t)(count * size), td_hash_number((uint64_t)(first / CHECKSUM_BLOCK), name));
+    }
+    return NULL;
+}
+
+td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum)
+{
+    void *piece = td_calloc(CHECKSUM_PIECE, 8);
+    td_status *status = piece ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checksum");
+    *out_checksum = 0;
+    for (int32_t i = 0; i < store->n_entries && !status; i++)
+        if (store->entries[i].is_parameter)
+            status = add_checksum(store, i, piece, out_checksum);
+    td_free(piece);
+    return status;
+}
