@@ -1,6 +1,7 @@
 /* Opening devices and dividing the machine's cores among them: see machine.h. */
 #include "runtime/machine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
