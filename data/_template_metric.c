@@ -1,6 +1,6 @@
 /* A metric to copy: the mean logit. Copy to data/metric_<name>.c, rename the rule to td_metric_<name>, add one row to
- * data/metrics.def and a line to the list in tandem/data.h; test it in tests/data/test_metrics.c against numbers computed
- * another way. Say here what the number is and where its formula comes from. */
+ * data/metrics.def and a line to the list in tandem/data.h; test it in tests/data/test_metrics.c against numbers
+ * computed another way. Say here what the number is and where its formula comes from. */
 #include "data/metric.h"
 
 typedef struct state {

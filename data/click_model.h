@@ -1,16 +1,17 @@
 /* A click log that exists only as a function: row i of seed s, with the probability behind its label.
  *
- * Each row draws dense features, ids and a label from Philox at (row, draw), so any row can be made alone, in any order, on any
- * thread. The label is Bernoulli of a logistic model:
+ * Each row draws dense features, ids and a label from Philox at (row, draw), so any row can be made alone, in any
+ * order, on any thread. The label is Bernoulli of a logistic model:
  *
  *     logit = bias + sum_j w_j x_j + sum_t e_t(id_t) + c sum_(a,b) g_a(id_a) g_b(id_b)
  *
- * x_j is bell-shaped with variance 1. e and g are hidden numbers per id, hashes of (seed, table, id) with variance 1 before
- * scaling: the dense part, the ids and the interactions of neighbouring tables (0,1), (2,3), ... give variances of about 0.4,
- * 1 and 0.4. With bags, e_t and g_t are sums over the bag, divided by the root of its mean length. Popularity: the table's
- * ranks are Zipf-like with exponent `skew` (constant within octaves of ranks); an id's effect fades with its octave beyond the
- * first few thousand ranks, so that what can be learned does not wait for rare ids; ranks are scattered over the table.
- * About a quarter of all labels is 1. Everything is integer or own arithmetic: the same rows on every machine. */
+ * x_j is bell-shaped with variance 1. e and g are hidden numbers per id, hashes of (seed, table, id) with variance 1
+ * before scaling: the dense part, the ids and the interactions of neighbouring tables (0,1), (2,3), ... give variances
+ * of about 0.4, 1 and 0.4. With bags, e_t and g_t are sums over the bag, divided by the root of its mean length.
+ * Popularity: the table's ranks are Zipf-like with exponent `skew` (constant within octaves of ranks); an id's effect
+ * fades with its octave beyond the first few thousand ranks, so that what can be learned does not wait for rare ids;
+ * ranks are scattered over the table. About a quarter of all labels is 1. Everything is integer or own arithmetic: the
+ * same rows on every machine. */
 #ifndef TANDEM_DATA_CLICK_MODEL_H
 #define TANDEM_DATA_CLICK_MODEL_H
 
@@ -36,8 +37,8 @@ typedef struct td_click_model {
     td_click_table *tables;
 } td_click_model;
 
-/* Where a row goes: element i of each; what is NULL is left out. ids[t]: one id per row, or with offsets[t] (bag > 1) the
- * ids of all rows one after the other, offsets[t][i + 1] being set. */
+/* Where a row goes: element i of each; what is NULL is left out. ids[t]: one id per row, or with offsets[t] (bag > 1)
+ * the ids of all rows one after the other, offsets[t][i + 1] being set. */
 typedef struct td_click_sink {
     float *dense, *label;
     int64_t *const *ids;

@@ -24,13 +24,14 @@ static td_status *check_lists(int32_t n_numbers, int32_t n_ids, const td_dataset
     return NULL;
 }
 
-td_status *td_columns_init(td_columns *columns, int32_t n_numbers, int32_t n_ids, const td_dataset_options *options,
-                           td_transform fallback)
+td_status *td_columns_init(td_columns *columns, int32_t n_numbers, int32_t n_categories, int32_t n_ready,
+                           const td_dataset_options *options, td_transform fallback)
 {
-    *columns = (td_columns){.n_numbers = n_numbers, .n_ids = n_ids};
+    int32_t n_ids = n_categories + n_ready;
+    *columns = (td_columns){.n_numbers = n_numbers, .n_ids = n_ids, .n_categories = n_categories};
     columns->min_count = options->min_count > 1 ? options->min_count : 1;
     columns->count_distinct = options->count_distinct;
-    TD_TRY(check_lists(n_numbers, n_ids, options));
+    TD_TRY(check_lists(n_numbers, n_categories, options));
     TD_TRY(TD_NEW(columns->counts, n_numbers + n_ids));
     TD_TRY(TD_NEW(columns->transforms, n_numbers));
     TD_TRY(TD_NEW(columns->words, n_ids));
@@ -43,8 +44,8 @@ td_status *td_columns_init(td_columns *columns, int32_t n_numbers, int32_t n_ids
     }
     for (int32_t j = 0; j < n_ids; j++) {
         int32_t given = options->n_table_rows > 1 ? j : 0;
-        int64_t rows = options->n_table_rows ? options->table_rows[given] : 0;
-        columns->by_vocabulary[j] = rows == 0;
+        int64_t rows = options->n_table_rows && j < n_categories ? options->table_rows[given] : 0;
+        columns->by_vocabulary[j] = rows == 0 && j < n_categories;
         columns->counts[n_numbers + j] = (td_column_counts){.table_rows = rows, .distinct = -1};
     }
     return NULL;
@@ -107,10 +108,4 @@ td_status *td_columns_category(td_columns *columns, int32_t j, td_span value, in
     uint64_t hash = value.length ? td_hash_bytes(value.data, (size_t)value.length, 0) : 0;
     *out_id = value.length ? 1 + (int64_t)(hash % (uint64_t)(counts->table_rows - 1)) : 0;
     return NULL;
-}
-
-void td_columns_ready_ids(td_columns *columns, int32_t j, int64_t table_rows)
-{
-    columns->counts[columns->n_numbers + j].table_rows = table_rows;
-    columns->by_vocabulary[j] = false;
 }

@@ -1,5 +1,5 @@
-/* What makes records final once the training part is known: statistics of its numbers and its vocabularies, then one pass
- * over all records. Sums are taken in row order in double precision, so they are the same everywhere. */
+/* What makes records final once the training part is known: statistics of its numbers and its vocabularies, then one
+ * pass over all records. Sums are taken in row order in double precision, so they are the same everywhere. */
 #include "data/columns.h"
 
 #include "base/math.h"
@@ -54,7 +54,7 @@ static td_status *rank_words(td_columns *columns, const td_rows *rows, int64_t t
     for (int32_t j = 0; j < columns->n_ids; j++) {
         td_column_counts *counts = &columns->counts[columns->n_numbers + j];
         const td_vocabulary *words = &columns->words[j];
-        if (columns->by_vocabulary[j] || columns->count_distinct)
+        if (columns->by_vocabulary[j] || (columns->count_distinct && j < columns->n_categories))
             counts->distinct = words->count - (columns->by_vocabulary[j] && counts->missing > 0);
         if (!columns->by_vocabulary[j])
             continue;

@@ -1,5 +1,5 @@
-/* An open data set: options, schema, notes and the calls of tandem/data.h around a reader. What a format looks like is in
- * data/reader_<name>.c; how rows become batches is in data/fill.c and data/loader.c. */
+/* An open data set: options, schema, notes and the calls of tandem/data.h around a reader. What a format looks like is
+ * in data/reader_<name>.c; how rows become batches is in data/fill.c and data/loader.c. */
 #include "data/dataset.h"
 
 #include <math.h>

@@ -9,8 +9,8 @@
 
 typedef struct td_reader td_reader;
 
-/* Where a field's elements come from: `width` columns of a record from `first`, ids (numbers, for numbers and the label).
- * shifts: added to each id, or NULL. */
+/* Where a field's elements come from: `width` columns of a record from `first`, ids (numbers, for numbers and the
+ * label). shifts: added to each id, or NULL. */
 typedef struct td_field_plan {
     int32_t first;
     int64_t *shifts;
@@ -37,9 +37,9 @@ struct td_dataset {
     td_status *(*true_auc)(const td_dataset *dataset, td_part part, double *out_auc); /* NULL: not known */
 };
 
-/* What a field is, as a reader says it. `first`: the record's first column (an index among ids, or among numbers). Columns
- * are named and sized after dataset->columns[first_column ..]; first_column -1: no names. `shifted`: each column gets its own
- * range of ids. */
+/* What a field is, as a reader says it. `first`: the record's first column (an index among ids, or among numbers).
+ * Columns are named and sized after dataset->columns[first_column ..]; first_column -1: no names. `shifted`: each
+ * column gets its own range of ids. */
 typedef struct td_field_form {
     const char *name;
     td_field_role role;

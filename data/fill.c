@@ -1,5 +1,5 @@
-/* From parsed rows to the tensors of a batch: see data/fill.h. Row by row, because a row lies together and rows of a shuffled
- * batch do not; the rows ahead are fetched early, which is most of the time this takes. */
+/* From parsed rows to the tensors of a batch: see data/fill.h. Row by row, because a row lies together and rows of a
+ * shuffled batch do not; the rows ahead are fetched early, which is most of the time this takes. */
 #include "data/fill.h"
 
 enum { AHEAD = 8, CACHE_LINE = 64 };

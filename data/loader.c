@@ -1,9 +1,9 @@
 /* The loader: batches made ahead by worker threads, handed out in order. See tandem/data.h.
  *
- * Batches are numbered from the run's start; batch k lives in slot k modulo depth. A slot goes free -> filling -> ready -> out
- * -> free. Workers claim numbers in order and wait until their slot is free; `next` waits until the slot whose turn it is is ready.
- * What is in a batch is a function of its number alone, so neither the number of workers nor their timing shows. One mutex
- * guards all states; it is taken twice per batch, never while rows are read. */
+ * Batches are numbered from the run's start; batch k lives in slot k modulo depth. A slot goes free -> filling -> ready
+ * -> out -> free. Workers claim numbers in order and wait until their slot is free; `next` waits until the slot whose
+ * turn it is is ready. What is in a batch is a function of its number alone, so neither the number of workers nor their
+ * timing shows. One mutex guards all states; it is taken twice per batch, never while rows are read. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* What a metric is: a few bytes of state and three functions. One file data/metric_<name>.c defines one; data/metrics.def
- * lists it. The calls are checked before they get here (names, masks, numbers that are none): data/metrics.c. */
+/* What a metric is: a few bytes of state and three functions. One file data/metric_<name>.c defines one;
+ * data/metrics.def lists it. The calls are checked before they get here (names, masks, numbers that are none):
+ * data/metrics.c. */
 #ifndef TANDEM_DATA_METRIC_H
 #define TANDEM_DATA_METRIC_H
 

@@ -1,7 +1,7 @@
-/* Exact area under the ROC curve: Mann-Whitney's U over positives * negatives, tied scores counting one half
- * (Fawcett, An introduction to ROC analysis, 2006, section 7). Each sample is kept as one 64-bit key (its score in an order-preserving
- * form, then its label); the keys are sorted when the value is asked for. Counts are whole numbers up to the last division, so the
- * value depends on the samples alone, not on their order. */
+/* Exact area under the ROC curve: Mann-Whitney's U over positives * negatives, tied scores counting one half (Fawcett,
+ * An introduction to ROC analysis, 2006, section 7). Each sample is kept as one 64-bit key (its score in an
+ * order-preserving form, then its label); the keys are sorted when the value is asked for. Counts are whole numbers up
+ * to the last division, so the value depends on the samples alone, not on their order. */
 #include "data/metric.h"
 
 #include <string.h>

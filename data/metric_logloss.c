@@ -1,5 +1,5 @@
-/* Mean binary cross-entropy of logits, in nats and double precision: log(1 + exp(x)) - label * x, written so that no exp
- * overflows. */
+/* Mean binary cross-entropy of logits, in nats and double precision: log(1 + exp(x)) - label * x, written so that no
+ * exp overflows. */
 #include "data/metric.h"
 
 #include "base/math.h"

@@ -1,9 +1,10 @@
 /* A keyed permutation: see data/order.h.
  *
- * A Feistel network permutes all numbers of 2 * half_bits bits whatever its round function is; positions that land outside
- * [0, n) walk on along their cycle until they are inside (Black and Rogaway, Ciphers with arbitrary finite domains, 2002),
- * which keeps it a permutation. The domain is below 4 n, so fewer than four steps are walked on average. The round
- * function is td_mix of the half and a key; the keys come from Philox under "shuffle", at (round, epoch). */
+ * A Feistel network permutes all numbers of 2 * half_bits bits whatever its round function is; positions that land
+ * outside [0, n) walk on along their cycle until they are inside (Black and Rogaway, Ciphers with arbitrary finite
+ * domains, 2002), which keeps it a permutation. The domain is below 4 n, so fewer than four steps are walked on
+ * average. The round function is td_mix of the half and a key; the keys come from Philox under "shuffle", at (round,
+ * epoch). */
 #include "data/order.h"
 
 #include "base/philox.h"

@@ -1,8 +1,9 @@
-/* What a data format is: a few functions that turn options into an open data set. One file data/reader_<name>.c defines a
- * reader; data/readers.def lists it; data/_template.c is one to copy.
+/* What a data format is: a few functions that turn options into an open data set. One file data/reader_<name>.c defines
+ * a reader; data/readers.def lists it; data/_template.c is one to copy.
  *
- * Opening goes: `check` the options; fill the data set's rows and column counts, by `read` or from the cache; `describe` them as
- * fields. A format that stores no rows (synthetic) leaves `read` NULL and sets `fill` in `describe`. */
+ * Opening goes: `check` the options; fill the data set's rows and column counts, by `read` or from the cache;
+ * `describe` them as fields. A format that stores no rows (synthetic) leaves `read` NULL and sets `fill` in
+ * `describe`. */
 #ifndef TANDEM_DATA_READER_H
 #define TANDEM_DATA_READER_H
 

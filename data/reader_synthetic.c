@@ -1,5 +1,5 @@
-/* The synthetic click log as a data set: nothing is stored, batches are generated from data/click_model.h, and the AUC of the
- * true model is known. Training rows are 0 .. train_rows - 1, test rows follow. */
+/* The synthetic click log as a data set: nothing is stored, batches are generated from data/click_model.h, and the AUC
+ * of the true model is known. Training rows are 0 .. train_rows - 1, test rows follow. */
 #include "data/reader.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ static td_status *check(const td_dataset_options *options)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: %d dense columns; it must be 0 to 2^20", synthetic->n_dense);
     if (synthetic->bag < 1 || synthetic->bag > most_bag)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: bags of %lld ids; it must be 1 to 2^20", (long long)synthetic->bag);
-    if (!(synthetic->skew >= 0 && synthetic->skew <= 8))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "data: a skew of %g; it must be 0 (uniform) to 8", synthetic->skew);
+    if (!(synthetic->skew >= 0 && synthetic->skew <= 10))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "data: a skew of %g; it must be 0 (uniform) to 10", synthetic->skew);
     return NULL;
 }
 

@@ -1,6 +1,6 @@
-/* Parsed rows: one record of fixed size per row, `n_ids` ids (4 or 8 bytes each), then `n_numbers` floats. A whole row lies
- * together because shuffled batches read rows, not columns. Records lie in chunks of memory while a file is parsed, or in one
- * read-only mapping of a cache file. */
+/* Parsed rows: one record of fixed size per row, `n_ids` ids (4 or 8 bytes each), then `n_numbers` floats. A whole row
+ * lies together because shuffled batches read rows, not columns. Records lie in chunks of memory while a file is
+ * parsed, or in one read-only mapping of a cache file. */
 #ifndef TANDEM_DATA_ROWS_H
 #define TANDEM_DATA_ROWS_H
 

@@ -1,5 +1,6 @@
-/* Text files as records: see data/text.h. Reading goes through zlib, which passes plain files on as they are. Records lie in
- * one buffer that grows to the longest record, up to a limit beyond which the file is taken for something else. */
+/* Text files as records: see data/text.h. Reading goes through zlib, which passes plain files on as they are. Records
+ * lie in one buffer that grows to the longest record, up to a limit beyond which the file is taken for something
+ * else. */
 #include "data/text.h"
 
 #include <errno.h>
@@ -126,8 +127,8 @@ td_status *td_text_next(td_text *text, td_span *out_record, bool *out_end)
     return NULL;
 }
 
-/* Where a CSV record ends in data[0, length): the index of its newline, or `length` if it goes on. `quoted` and `starts`
- * (a field starts here) carry the state over calls. */
+/* Where a CSV record ends in data[0, length): the index of its newline, or `length` if it goes on. `quoted` and
+ * `starts` (a field starts here) carry the state over calls. */
 static size_t scan_record(const char *data, size_t from, size_t length, char delimiter, bool *quoted, bool *starts,
                           int64_t *lines)
 {

@@ -1,5 +1,5 @@
-/* Distinct byte strings and their numbers, in order of appearance from 0. An open-addressing hash table over an arena of
- * bytes; strings are never removed. */
+/* Distinct byte strings and their numbers, in order of appearance from 0. An open-addressing hash table over an arena
+ * of bytes; strings are never removed. */
 #ifndef TANDEM_DATA_VOCABULARY_H
 #define TANDEM_DATA_VOCABULARY_H
 

@@ -1,7 +1,7 @@
 /* Batches and where they come from: data sets, the loader, metrics.
  *
- * A source hands out batches of named host tensors; the session asks for the next one while steps run, which is what makes
- * look-ahead possible. A batch stays valid until it is released, so no copy is made of it.
+ * A source hands out batches of named host tensors; the session asks for the next one while steps run, which is what
+ * makes look-ahead possible. A batch stays valid until it is released, so no copy is made of it.
  *
  *     td_dataset_options options = td_dataset_defaults("criteo");
  *     options.train = "train.tsv";
@@ -47,8 +47,8 @@ typedef struct td_batch {
     void *owner; /* the source's own */
 } td_batch;
 
-/* `next` and `release` are called from one thread at a time, but perhaps not always the same one; several batches may be
- * out at once (at most three). */
+/* `next` and `release` are called from one thread at a time, but perhaps not always the same one; several batches may
+ * be out at once (at most three). */
 typedef struct td_source {
     void *self;
     /* The next batch; *out_end = true, and no batch, when there is none left. */
@@ -78,7 +78,7 @@ typedef struct td_cross {
     int64_t buckets;
 } td_cross;
 
-/* The synthetic click log: see data/reader_synthetic.c for the model that is planted. Row i is a function of (seed, i). */
+/* The synthetic click log: data/click_model.h tells the model that is planted. Row i is a function of (seed, i). */
 typedef struct td_synthetic_options {
     int64_t train_rows, test_rows;
     int32_t n_dense; /* columns of "dense" */
@@ -87,8 +87,8 @@ typedef struct td_synthetic_options {
     uint64_t seed;
 } td_synthetic_options;
 
-/* What to open. Start from td_dataset_defaults; all pointers are borrowed for the call only. Settings that a format does
- * not have are ignored by it; they are listed per format below. */
+/* What to open. Start from td_dataset_defaults; all pointers are borrowed for the call only. Settings that a format
+ * does not have are ignored by it; they are listed per format below. */
 typedef struct td_dataset_options {
     const char *format; /* one of td_dataset_format_name */
     /* Paths, plain or gzip. test NULL: the training part is the first floor(train_share * rows) rows of `train` and the
@@ -118,10 +118,10 @@ typedef struct td_dataset_options {
     /* criteo, csv: one for all numeric columns, or one each; none: TD_TRANSFORM_DEFAULT. */
     const td_transform *transforms;
     int32_t n_transforms;
-    /* criteo, csv: one for all categorical columns, or one each; none: 0. 0: by vocabulary, of the training part's values
-     * in byte order with at least min_count rows, ids from 1; 0 = unknown ("" is a value like any other). Otherwise the
-     * rows of the column's table, at least 2: id 0 = missing, else 1 + xxh64(value) modulo (rows - 1).
-     * ratings: users, movies; 0: the largest id of the file.
+    /* criteo, csv: one for all categorical columns, or one each; none: 0. 0: by vocabulary, of the training part's
+     * values in byte order with at least min_count rows, ids from 1; 0 = unknown ("" is a value like any other).
+     * Otherwise the rows of the column's table, at least 2: id 0 = missing, else 1 + xxh64(value) modulo (rows - 1).
+     * ratings: users, movies; none or 0: the largest id of the file.
      * synthetic: one per table, at least one, each up to 2^32. */
     const int64_t *table_rows;
     int32_t n_table_rows;
@@ -134,9 +134,9 @@ typedef struct td_dataset_options {
 /* Format by format:
  *   criteo     TSV without header: label 0/1, 13 integers, 26 categories of hex digits; any of those 39 may be empty.
  *              Fields "dense" f32 [B, 13], "ids_t0".."ids_t25" i64 [B], "label" f32 [B, 1].
- *   csv        RFC 4180 with a header line. Fields "numeric" f32 [B, n_numeric]; "ids" i64 [B, n_categorical]; "ids_t<i>"
- *              i64 [B], the same column by column; "wide_ids" i64 [B, n_categorical + n_crosses], each column shifted into
- *              its own range of one table; "label" f32 [B, 1]. A field without columns is left out.
+ *   csv        RFC 4180 with a header line. Fields "numeric" f32 [B, n_numeric]; "ids" i64 [B, n_categorical];
+ *              "ids_t<i>" i64 [B], the same column by column; "wide_ids" i64 [B, n_categorical + n_crosses], each column
+ *              shifted into its own range of one table; "label" f32 [B, 1]. A field without columns is left out.
  *   ratings    TSV without header: user, movie (from 1), rating, time; put in order of time, then user, then movie.
  *              Fields "ids_t0" (user - 1) and "ids_t1" (movie - 1) i64 [B], "label" f32 [B, 1], "seen_user" u8 [B]: 1
  *              where the user has rows in the training part.
@@ -147,8 +147,8 @@ const char *td_dataset_format_name(int32_t index);
 const char *td_dataset_format_summary(int32_t index);
 
 /* Reads everything that there is to read (or finds it in the cache). Errors: TD_INVALID_ARGUMENT for options, TD_IO and
- * TD_NOT_FOUND for files, TD_DATA_ERROR for what is in them: "train.tsv:10482:7: "12a" is not an integer in column I6; 1
- * bad row of 10482 so far, data.bad_rows allows 0". */
+ * TD_NOT_FOUND for files, TD_DATA_ERROR for what is in them: "train.tsv:10482:7: "12a" is not an integer in column I6;
+ * 1 bad row of 10482 so far, data.bad_rows allows 0". */
 td_status *td_dataset_open(const td_dataset_options *options, td_dataset **out_dataset) TD_MUST_USE;
 void td_dataset_destroy(td_dataset *dataset);
 
@@ -183,8 +183,9 @@ const td_schema *td_dataset_schema(const td_dataset *dataset);
 /* NULL when there is none of this name. */
 const td_schema_field *td_schema_find(const td_schema *schema, const char *name);
 
-/* Counts over all good rows of a column, before any transform. Numeric: present, missing, sum, least, most, and mean and
- * deviation where it is standardised. Categorical: present, missing, distinct (values that occur, "" left out; -1: not counted), table_rows. */
+/* Counts over all good rows of a column, before any transform. Numeric: present, missing, sum, least, most, and mean
+ * and deviation where it is standardised. Categorical: present, missing, distinct (values that occur, "" left out; -1:
+ * not counted), table_rows. */
 typedef struct td_column_counts {
     char name[64]; /* cut off where longer */
     bool numeric;
@@ -233,8 +234,8 @@ typedef struct td_loader_options {
 
 /* part train, batch 256, one epoch, shuffled with seed 0, short last batch kept, depth 8, one worker. */
 td_loader_options td_loader_defaults(void);
-/* Starts the workers; they stop when `depth` batches are ready. All batches live in memory allocated here. `dataset` must
- * outlive the loader. Errors: TD_INVALID_ARGUMENT for options, or a part without a whole batch to give. */
+/* Starts the workers; they stop when `depth` batches are ready. All batches live in memory allocated here. `dataset`
+ * must outlive the loader. Errors: TD_INVALID_ARGUMENT for options, or a part without a whole batch to give. */
 td_status *td_loader_create(const td_dataset *dataset, const td_loader_options *options,
                             td_loader **out_loader) TD_MUST_USE;
 /* Batches in an epoch. */
@@ -258,12 +259,12 @@ int32_t td_metric_count(void);
 const char *td_metric_name(int32_t index);
 const char *td_metric_summary(int32_t index);
 td_status *td_metric_create(const char *name, td_metric **out_metric) TD_MUST_USE;
-/* n logits and their labels (0 or 1 for auc and accuracy). mask NULL: all; else only samples with a non-zero byte. A logit
- * that is not a number is an error. */
+/* n logits and their labels (0 or 1 for auc and accuracy). mask NULL: all; else only samples with a non-zero byte. A
+ * logit that is not a number is an error. */
 td_status *td_metric_add(td_metric *metric, const float *logits, const float *labels, const uint8_t *mask,
                          int64_t n) TD_MUST_USE;
-/* The number over what was added so far; more may be added after. TD_DATA_ERROR where it is not defined: no sample, or for
- * auc no positive or no negative one. */
+/* The number over what was added so far; more may be added after. TD_DATA_ERROR where it is not defined: no sample, or
+ * for auc no positive or no negative one. */
 td_status *td_metric_finish(td_metric *metric, double *out_value) TD_MUST_USE;
 /* Forgets what was added. */
 void td_metric_reset(td_metric *metric);

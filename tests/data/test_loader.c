@@ -1,5 +1,5 @@
-/* The loader: every row once per epoch, the same batches for any number of workers, resuming in the middle, errors in their
- * turn, and stopping at any time. */
+/* The loader: every row once per epoch, the same batches for any number of workers, resuming in the middle, errors in
+ * their turn, and stopping at any time. */
 #include "tests/data/files.h"
 
 #include "base/memory.h"

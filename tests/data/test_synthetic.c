@@ -1,5 +1,5 @@
-/* The synthetic click log: rows are a function of (seed, i), whatever is asked for and by whom; ids stay inside their tables and
- * are skewed; the planted model explains the labels as well as it says. */
+/* The synthetic click log: rows are a function of (seed, i), whatever is asked for and by whom; ids stay inside their
+ * tables and are skewed; the planted model explains the labels as well as it says. */
 #include "tests/data/files.h"
 
 #include <math.h>

@@ -1,0 +1,60 @@
+/* The walk through the files of a text format: see data/parse.h. */
+#include "data/parse.h"
+
+static td_status *next_record(td_parse *parse, td_span *out_record, bool *out_end)
+{
+    if (parse->csv)
+        return td_text_next_csv(&parse->text, parse->csv, out_record, out_end);
+    return td_text_next(&parse->text, out_record, out_end);
+}
+
+static td_status *parse_records(td_parse *parse)
+{
+    int64_t most = parse->options->most_rows;
+    if (parse->begin)
+        TD_TRY(parse->begin(parse));
+    for (int64_t rows = 0; most == 0 || rows < most;) {
+        td_span record;
+        bool end, good = false;
+        TD_TRY(next_record(parse, &record, &end));
+        if (end)
+            return NULL;
+        TD_TRY(parse->row(parse, record, &good));
+        rows += good;
+        parse->bad.good += good;
+    }
+    return NULL;
+}
+
+td_status *td_parse_file(td_parse *parse, const char *path)
+{
+    parse->bad.share = parse->options->bad_rows;
+    td_status *status = td_text_open(&parse->text, path);
+    if (!status)
+        status = parse_records(parse);
+    td_text_close(&parse->text);
+    TD_TRY(status);
+    return td_bad_rows_check(&parse->bad, path);
+}
+
+td_status *td_parse_files(td_parse *parse)
+{
+    td_dataset *dataset = parse->dataset;
+    TD_TRY(td_parse_file(parse, parse->options->train));
+    int64_t train_rows = dataset->rows.count;
+    if (parse->options->test)
+        TD_TRY(td_parse_file(parse, parse->options->test));
+    else
+        train_rows = td_split_rows(train_rows, parse->options->train_share);
+    dataset->schema.train_rows = train_rows;
+    dataset->schema.test_rows = dataset->rows.count - train_rows;
+    TD_TRY(td_columns_finish(&parse->columns, &dataset->rows, train_rows));
+    td_dataset_take_columns(dataset, &parse->columns);
+    return td_dataset_take_bad_rows(dataset, &parse->bad);
+}
+
+void td_parse_deinit(td_parse *parse)
+{
+    td_columns_deinit(&parse->columns);
+    td_bad_rows_deinit(&parse->bad);
+}
