@@ -1,11 +1,9 @@
-/* Built-in models by name, graphs from files, and the pieces that builders share: see cli/model.h. */
+/* Built-in models by name, and the pieces that builders share: see cli/model.h. */
 #include "cli/model.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "cli/config_keys.h"
 
 #define MODEL(name) td_status *td_model_##name(const td_model_options *options, td_graph *graph, td_model *out_model);
@@ -31,7 +29,7 @@ const char *td_model_name(int32_t index)
     return models[index].name;
 }
 
-/* ---- from a name or a file ---------------------------------------------------------------------------------------------- */
+/* ---- from a name ---------------------------------------------------------------------------------------------- */
 
 static td_status *unknown_model(td_section config, const char *name)
 {
@@ -72,70 +70,14 @@ static td_status *build_named(const td_model_options *options, const char *name,
     return status;
 }
 
-static td_status *read_file(const char *path, char **out_text, size_t *out_bytes)
-{
-    enum { LARGEST = 256 << 20 };
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    char *text = NULL;
-    size_t capacity = 1 << 16, bytes = 0;
-    td_status *status = NULL;
-    for (bool more = true; more && !status; capacity *= 2) {
-        char *larger = td_realloc(text, capacity, 1);
-        if (!larger) {
-            status = TD_ERROR(TD_OUT_OF_MEMORY, "%s: no memory for a file of more than %zu bytes", path, bytes);
-            break;
-        }
-        text = larger;
-        bytes += fread(text + bytes, 1, capacity - bytes, file);
-        more = bytes == capacity;
-        if (more && capacity > LARGEST)
-            status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: larger than 256 MiB; is it a graph?", path);
-    }
-    if (!status && ferror(file))
-        status = TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
-    fclose(file);
-    *out_text = text;
-    *out_bytes = bytes;
-    return status;
-}
-
-static td_status *build_from_file(const char *path, td_graph **out_graph, td_model *out_model)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    td_status *status = read_file(path, &text, &bytes);
-    if (!status)
-        status = td_graph_parse(text, bytes, path, out_graph);
-    td_free(text);
-    TD_TRY(status);
-    *out_model = (td_model){.loss = td_graph_find(*out_graph, "loss"), .logit = td_graph_find(*out_graph, "logit")};
-    if (out_model->loss.id >= 0)
-        return NULL;
-    td_graph_destroy(*out_graph);
-    *out_graph = NULL;
-    return TD_ERROR(TD_INVALID_ARGUMENT, "%s: no value is called \"loss\"; name the one to train on so", path);
-}
-
 td_status *td_model_build(const td_model_options *options, td_graph **out_graph, td_model *out_model)
 {
     *out_graph = NULL;
     *out_model = (td_model){.loss = TD_NO_VALUE, .logit = TD_NO_VALUE};
     const char *name = td_section_string(options->config, "model.name");
-    bool from_file = td_section_has(options->config, "graph");
-    if (name && from_file)
-        return TD_SECTION_ERROR(options->config, "graph", "graph and model.name are both given; keep one");
-    if (name)
-        return build_named(options, name, out_graph, out_model);
-    if (!from_file)
-        return TD_SECTION_ERROR(options->config, "", "no model: give model.name (%s, ...) or graph, a .tdg file",
-                                models[0].name);
-    char *path = NULL;
-    TD_TRY(td_section_path(options->config, "graph", &path));
-    td_status *status = build_from_file(path, out_graph, out_model);
-    td_free(path);
-    return status;
+    if (!name)
+        return TD_SECTION_ERROR(options->config, "", "no model: give model.name (%s, ...)", models[0].name);
+    return build_named(options, name, out_graph, out_model);
 }
 
 /* ---- for builders --------------------------------------------------------------------------------------------------------- */

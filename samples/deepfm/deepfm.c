@@ -1,7 +1,7 @@
 /* DeepFM: a factorization machine and an MLP over the same embeddings; their sum is the logit (Guo et al. 2017, "DeepFM: A
  * Factorization-Machine based Neural Network for CTR Prediction").
  *
- *     first order    sum of rows of first.<i>.weight [rows, 1], plus the linear layer first.numbers of the numbers
+ *     first order    sum of rows of first.<i>.weight [rows, 1], plus the linear layer numbers.linear of the numbers
  *     second order   half of the sum over dim of (sum v)^2 - sum v^2, over all fields' vectors v: table.<i>/bag, and for
  *                    number j its value times row j of numbers.weight
  *     deep           all bags and the numbers -> mlp.0 .. mlp.k -> [B, 1] */
@@ -53,7 +53,7 @@ static td_value first_order(const td_model_options *options, td_graph *graph, co
     for (int32_t i = 0; i < inputs->n_tables; i++)
         parts[n++] = td_model_bag(options, graph, inputs, i, "first.", 1);
     if (inputs->numbers.id >= 0)
-        parts[n++] = td_linear(inputs->numbers, 1, "first.numbers");
+        parts[n++] = td_linear(inputs->numbers, 1, "numbers.linear");
     if (n == 1)
         return parts[0];
     return td_name(td_reduce_sum(td_name(td_concat(n, parts, 1), "first/concat"), 1, true), "first/sum");

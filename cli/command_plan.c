@@ -1,0 +1,105 @@
+/* tandem plan: what would run where, in which bytes, and why; nothing is allocated for a run. */
+#include <errno.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/plan_view.h"
+
+static td_status *print_text(td_status *status, char *text, FILE *out)
+{
+    if (!status)
+        fprintf(out, "%s%s", text, text[0] && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    td_text_free(text);
+    return status;
+}
+
+static td_status *write_dot(const td_plan *plan, const char *path)
+{
+    char *text = NULL;
+    TD_TRY(td_plan_dot(plan, &text));
+    FILE *file = fopen(path, "w");
+    bool failed = !file || fputs(text, file) == EOF;
+    int error = errno;
+    if (file && fclose(file) && !failed) {
+        failed = true;
+        error = errno;
+    }
+    td_text_free(text);
+    return failed ? TD_ERROR(TD_IO, "--dot %s: %s", path, strerror(error)) : NULL;
+}
+
+static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
+{
+    const char *const *names = NULL;
+    int32_t n = td_plan_passes(&names);
+    bool known = false;
+    for (int32_t i = 0; i < n; i++)
+        known |= !strcmp(names[i], pass);
+    if (!known) {
+        td_status *status =
+            TD_ERROR(TD_INVALID_ARGUMENT, "--dump %s: there is no such pass; they are, in order:", pass);
+        for (int32_t i = 0; i < n; i++)
+            td_status_help(status, "%s", names[i]);
+        return status;
+    }
+    char *text = NULL;
+    td_status *status = td_plan_dump(plan, pass, &text);
+    return print_text(status, text, out);
+}
+
+static td_status *show(const td_arguments *arguments, const td_setup *setup, const td_plan *plan)
+{
+    const char *op = td_argument(arguments, "--explain"), *pass = td_argument(arguments, "--dump");
+    const char *dot = td_argument(arguments, "--dot");
+    char *text = NULL;
+    if (dot)
+        TD_TRY(write_dot(plan, dot));
+    if (op) {
+        td_status *status = td_plan_explain(plan, op, &text);
+        return print_text(status, text, arguments->out);
+    }
+    if (pass)
+        return dump(plan, pass, arguments->out);
+    if (td_argument_flag(arguments, "--json")) {
+        td_status *status = td_plan_json(plan, &text);
+        return print_text(status, text, arguments->out);
+    }
+    return dot ? NULL : td_plan_view_print(setup, plan, arguments->out);
+}
+
+static td_status *run(const td_arguments *arguments)
+{
+    td_config *config = NULL;
+    td_setup setup;
+    td_plan *plan = NULL;
+    TD_TRY(td_arguments_config(arguments, &config));
+    td_status *status = td_setup_open(config, &setup);
+    if (!status) {
+        status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
+        if (!status)
+            status = show(arguments, &setup, plan);
+        td_plan_release(plan);
+        td_setup_close(&setup);
+    }
+    td_config_destroy(config);
+    return status;
+}
+
+static const td_command_option options[] = {
+    {"--explain", "OP", "why an op runs where it runs, and what it would cost elsewhere"},
+    {"--dump", "PASS", "the plan as it was after a pass"},
+    {"--dot", "FILE", "the plan as a Graphviz file, coloured by device"},
+    TD_OPTION_SET,
+    TD_OPTION_JSON,
+    {NULL, NULL, NULL},
+};
+
+const td_command td_command_plan = {
+    .name = "plan",
+    .summary = "shows which device runs what, the copies, and memory per device",
+    .usage = "CONFIG [--explain OP] [--dump PASS] [--dot FILE] [--set KEY=VALUE]... [--json]",
+    .least = 1,
+    .most = 1,
+    .options = options,
+    .run = run,
+};

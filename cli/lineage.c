@@ -1,0 +1,72 @@
+/* run.json: what must be known to repeat a run, written before its first step. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cli/summary.h"
+#include "cli/version.h"
+
+static td_status *no_memory(void)
+{
+    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for run.json");
+}
+
+/* The resolved configuration as text; free() it. */
+static td_status *resolved_text(const td_config *config, char **out_text)
+{
+    size_t bytes = 0;
+    FILE *stream = open_memstream(out_text, &bytes);
+    if (!stream)
+        return no_memory();
+    td_config_print(config, stream);
+    return fclose(stream) ? no_memory() : NULL;
+}
+
+static json_t *host_json(void)
+{
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    json_t *host = json_pack("{s:s, s:i}", "name", name, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN));
+    const char *isa = getenv("TANDEM_ISA");
+    if (host && isa)
+        json_object_set_new(host, "isa_override", json_string(isa));
+    return host;
+}
+
+static json_t *device_list(const td_plan *plan)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < td_plan_summarize(plan).devices; i++) {
+        td_plan_device_summary device = td_plan_device(plan, i);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", device.name, "backend", device.backend,
+                                              "description", device.description ? device.description : ""));
+    }
+    return list;
+}
+
+td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed, json_t **out_json)
+{
+    char *text = NULL, *plan_text = NULL, time_text[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    td_status *status = resolved_text(config, &text);
+    if (!status)
+        status = td_plan_json(training->plan, &plan_text);
+    if (!status) {
+        *out_json = json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "configuration_file",
+                              td_config_origin(config), "configuration", text, "seed",
+                              (json_int_t)td_section_int(td_config_root(config), "train.seed"), "version",
+                              TANDEM_VERSION, "started", time_text, "resumed", (int)resumed, "first_step",
+                              (json_int_t)td_store_steps(training->store) + 1, "host", host_json(), "devices",
+                              device_list(training->plan), "plan", json_loads(plan_text, 0, NULL));
+        status = *out_json ? NULL : no_memory();
+    }
+    td_text_free(plan_text);
+    free(text); /* the C library's own allocation */
+    return status;
+}

@@ -1,0 +1,102 @@
+/* Progress on a terminal and elsewhere: see cli/progress.h. */
+#include "cli/progress.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/units.h"
+
+enum { REWRITE_NS = 100000000 };
+
+bool td_stream_is_terminal(FILE *stream)
+{
+    int descriptor = stream ? fileno(stream) : -1;
+    return descriptor >= 0 && isatty(descriptor);
+}
+
+bool td_stream_wants_colour(FILE *stream)
+{
+    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    bool dumb = terminal && terminal[0] == 'd' && terminal[1] == 'u';
+    return td_stream_is_terminal(stream) && !(no_colour && no_colour[0]) && !dumb;
+}
+
+const char *td_clock_text(double seconds, char buffer[32])
+{
+    long long whole = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+    if (whole >= 3600)
+        snprintf(buffer, 32, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
+    else
+        snprintf(buffer, 32, "%lld:%02lld", whole / 60, whole % 60);
+    return buffer;
+}
+
+void td_progress_start(td_progress *progress, int64_t first_step, int64_t now_ns)
+{
+    progress->started_ns = progress->shown_ns = progress->interval_ns = now_ns;
+    progress->step = progress->first_step = first_step;
+    progress->samples = progress->interval_samples = progress->n_losses = 0;
+    progress->rate = 0;
+    progress->line_open = false;
+}
+
+static double recent_loss(const td_progress *progress)
+{
+    int64_t n = progress->n_losses < TD_PROGRESS_WINDOW ? progress->n_losses : TD_PROGRESS_WINDOW;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)progress->losses[i];
+    return n ? sum / (double)n : 0;
+}
+
+static void update_rate(td_progress *progress, int64_t now_ns)
+{
+    double seconds = (double)(now_ns - progress->interval_ns) / 1e9;
+    if (seconds <= 0)
+        return;
+    double now = (double)progress->interval_samples / seconds;
+    progress->rate = progress->rate > 0 ? 0.7 * progress->rate + 0.3 * now : now;
+    progress->interval_ns = now_ns;
+    progress->interval_samples = 0;
+}
+
+static void show(td_progress *progress, int64_t epoch, int64_t batch, int64_t now_ns)
+{
+    char rate[TD_UNIT_TEXT], left[32];
+    double elapsed = (double)(now_ns - progress->started_ns) / 1e9;
+    int64_t done = progress->step - progress->first_step;
+    double seconds_left = done > 0 ? elapsed / (double)done * (double)(progress->steps - progress->step) : 0;
+    double share = progress->steps > 0 ? 100.0 * (double)progress->step / (double)progress->steps : 0;
+    update_rate(progress, now_ns);
+    if (progress->terminal)
+        fputc('\r', progress->stream);
+    fprintf(progress->stream, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
+            (long long)epoch + 1, (long long)progress->epochs, (long long)batch + 1,
+            (long long)progress->steps_per_epoch, share, recent_loss(progress), td_format_count(rate, progress->rate),
+            td_clock_text(seconds_left, left));
+    fputs(progress->terminal ? "\033[K" : "\n", progress->stream);
+    fflush(progress->stream);
+    progress->line_open = progress->terminal;
+    progress->shown_ns = now_ns;
+}
+
+void td_progress_step(td_progress *progress, int64_t epoch, int64_t batch, int64_t samples, float loss, int64_t now_ns)
+{
+    progress->step++;
+    progress->samples += samples;
+    progress->interval_samples += samples;
+    progress->losses[progress->n_losses++ % TD_PROGRESS_WINDOW] = loss;
+    if (!progress->stream)
+        return;
+    bool last = progress->step == progress->steps;
+    bool due = progress->terminal ? now_ns - progress->shown_ns >= REWRITE_NS : progress->step % progress->every == 0;
+    if (due || last)
+        show(progress, epoch, batch, now_ns);
+}
+
+void td_progress_end(td_progress *progress)
+{
+    if (progress->stream && progress->line_open)
+        fputc('\n', progress->stream);
+    progress->line_open = false;
+}

@@ -1,0 +1,37 @@
+/* What is shown while training runs: on a terminal one line that is rewritten at most ten times a second, elsewhere a line per
+ * interval of steps. Time comes from the caller, so tests can set it. */
+#ifndef TANDEM_CLI_PROGRESS_H
+#define TANDEM_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { TD_PROGRESS_WINDOW = 100 };
+
+typedef struct td_progress {
+    FILE *stream; /* NULL: say nothing */
+    bool terminal;
+    int64_t epochs, steps_per_epoch, steps, every; /* steps: of the whole training */
+    /* the rest is its own */
+    int64_t started_ns, shown_ns, step, first_step, samples, interval_samples, interval_ns;
+    double rate; /* samples per second, smoothed */
+    float losses[TD_PROGRESS_WINDOW];
+    int64_t n_losses;
+    bool line_open;
+} td_progress;
+
+/* `first_step`: steps done before (a resumed run). */
+void td_progress_start(td_progress *progress, int64_t first_step, int64_t now_ns);
+/* After each step: `epoch` and `batch` from 0, as in td_batch. */
+void td_progress_step(td_progress *progress, int64_t epoch, int64_t batch, int64_t samples, float loss, int64_t now_ns);
+/* Ends the line, so that other output starts on one of its own. */
+void td_progress_end(td_progress *progress);
+
+/* Whether a stream is a terminal; and one that wants colour (NO_COLOR is not set). */
+bool td_stream_is_terminal(FILE *stream);
+bool td_stream_wants_colour(FILE *stream);
+/* "0:29", "1:02:33". */
+const char *td_clock_text(double seconds, char buffer[32]);
+
+#endif

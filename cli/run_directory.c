@@ -1,0 +1,247 @@
+/* Folders of runs and their checkpoints: see cli/run_directory.h. */
+#include "cli/run_directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+static td_status *no_memory(void)
+{
+    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+}
+
+static td_status *system_error(const char *path)
+{
+    return TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
+}
+
+/* Makes a folder and those above it; one that is there already is fine. */
+static td_status *make_folders(const char *path)
+{
+    char *copy = td_strdup(path);
+    if (!copy)
+        return no_memory();
+    td_status *status = NULL;
+    for (char *at = copy + 1; !status; at++) {
+        char kept = *at;
+        if (kept != '/' && kept != 0)
+            continue;
+        *at = 0;
+        if (mkdir(copy, 0777) && errno != EEXIST)
+            status = system_error(copy);
+        *at = kept;
+        if (!kept)
+            break;
+    }
+    td_free(copy);
+    return status;
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    char *path = td_format("%s/%s", folder, name);
+    bool there = path && !access(path, F_OK);
+    td_free(path);
+    return there;
+}
+
+/* ---- the folder of a run ----------------------------------------------------------------------------------------------- */
+
+static td_status *create_wanted(const char *wanted, char **out_path)
+{
+    if (has_file(wanted, "run.json"))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--run %s: there is a run in it already", wanted),
+                              "go on with it: --resume; or name another folder");
+    TD_TRY(make_folders(wanted));
+    *out_path = td_strdup(wanted);
+    return *out_path ? NULL : no_memory();
+}
+
+td_status *td_run_create(const char *name, const char *wanted, char **out_path)
+{
+    *out_path = NULL;
+    if (wanted)
+        return create_wanted(wanted, out_path);
+    TD_TRY(make_folders("runs"));
+    for (int number = 1; number < 1000000; number++) {
+        char *path = td_format("runs/%s-%04d", name, number);
+        if (!path)
+            return no_memory();
+        if (!mkdir(path, 0777)) {
+            *out_path = path;
+            return NULL;
+        }
+        td_status *status = errno == EEXIST ? NULL : system_error(path);
+        td_free(path);
+        TD_TRY(status);
+    }
+    return TD_ERROR(TD_IO, "runs/: there are a million runs of %s; name a folder with --run", name);
+}
+
+/* The number at the end of `entry` if it is `prefix` and digits, else -1. */
+static long long number_after(const char *entry, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    if (strncmp(entry, prefix, length) || !entry[length] || entry[length + strspn(entry + length, "0123456789")])
+        return -1;
+    return strtoll(entry + length, NULL, 10);
+}
+
+static bool has_checkpoint(const char *run)
+{
+    char *folder = td_format("%s/checkpoints", run), *newest = NULL;
+    td_status *status = folder ? td_checkpoint_newest(folder, &newest) : NULL;
+    bool found = newest != NULL;
+    td_status_destroy(status);
+    td_free(newest);
+    td_free(folder);
+    return found;
+}
+
+static td_status *newest_run(const char *name, char **out_path)
+{
+    DIR *folder = opendir("runs");
+    char prefix[128];
+    long long best = -1;
+    snprintf(prefix, sizeof prefix, "%s-", name);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        long long number = number_after(entry->d_name, prefix);
+        char *path = number > best ? td_format("runs/%s", entry->d_name) : NULL;
+        if (path && has_checkpoint(path)) {
+            best = number;
+            td_free(*out_path);
+            *out_path = path;
+            path = NULL;
+        }
+        td_free(path);
+    }
+    if (folder)
+        closedir(folder);
+    return *out_path ? NULL
+                     : TD_ERROR(TD_INVALID_ARGUMENT, "--resume: no run of %s below runs/ has a checkpoint", name);
+}
+
+td_status *td_run_find(const char *name, const char *wanted, char **out_path)
+{
+    *out_path = NULL;
+    if (!wanted)
+        return newest_run(name, out_path);
+    if (access(wanted, F_OK))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "--run %s: %s; without --resume it would be made", wanted,
+                        strerror(errno));
+    *out_path = td_strdup(wanted);
+    return *out_path ? NULL : no_memory();
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------------------------------- */
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *ftw)
+{
+    (void)info;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static td_status *remove_folder(const char *path)
+{
+    enum { OPEN_AT_ONCE = 16 };
+    if (nftw(path, remove_entry, OPEN_AT_ONCE, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
+        return system_error(path);
+    return NULL;
+}
+
+/* The newest checkpoint numbered below `below`, -1 when there is none. */
+static long long newest_below(const char *folder, long long below)
+{
+    DIR *entries = opendir(folder);
+    long long best = -1;
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        long long number = number_after(entry->d_name, "step-");
+        if (number > best && number < below)
+            best = number;
+    }
+    if (entries)
+        closedir(entries);
+    return best;
+}
+
+static char *checkpoint_path(const char *folder, long long number)
+{
+    return td_format("%s/step-%09lld", folder, number);
+}
+
+static td_status *remove_old(const char *folder, int64_t keep)
+{
+    long long below = INT64_MAX;
+    for (int64_t kept = 0;; kept++) {
+        long long number = newest_below(folder, below);
+        if (number < 0)
+            return NULL;
+        below = number;
+        if (kept < keep)
+            continue;
+        char *path = checkpoint_path(folder, number);
+        td_status *status = path ? remove_folder(path) : no_memory();
+        td_free(path);
+        TD_TRY(status);
+    }
+}
+
+static td_status *save_as(const td_store *store, td_data_position position, const char *partial, const char *final)
+{
+    TD_TRY(remove_folder(partial));
+    TD_TRY(td_store_save(store, partial, position));
+    TD_TRY(remove_folder(final));
+    return rename(partial, final) ? system_error(final) : NULL;
+}
+
+td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,
+                              char **out_path)
+{
+    TD_TRY(make_folders(folder));
+    char *final = checkpoint_path(folder, td_store_updates(store));
+    char *partial = final ? td_format("%s.partial", final) : NULL;
+    td_status *status = partial ? save_as(store, position, partial, final) : no_memory();
+    if (!status)
+        status = remove_old(folder, keep);
+    td_free(partial);
+    if (out_path && !status)
+        *out_path = final;
+    else
+        td_free(final);
+    return status;
+}
+
+td_status *td_checkpoint_newest(const char *folder, char **out_path)
+{
+    *out_path = NULL;
+    long long number = newest_below(folder, INT64_MAX);
+    if (number < 0)
+        return NULL;
+    *out_path = checkpoint_path(folder, number);
+    return *out_path ? NULL : no_memory();
+}
+
+td_status *td_checkpoint_resolve(const char *path, char **out_path)
+{
+    TD_TRY(td_checkpoint_newest(path, out_path));
+    char *below = *out_path ? NULL : td_format("%s/checkpoints", path);
+    td_status *status = below ? td_checkpoint_newest(below, out_path) : NULL;
+    td_free(below);
+    TD_TRY(status);
+    if (*out_path)
+        return NULL;
+    struct stat info;
+    if (stat(path, &info) || !S_ISDIR(info.st_mode))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: no such folder; a checkpoint is a folder", path);
+    *out_path = td_strdup(path); /* loading says what is wrong with it */
+    return *out_path ? NULL : no_memory();
+}

@@ -1,0 +1,25 @@
+/* The folder of a run: runs/<name>-0001 and so on, with summary.json, run.json and checkpoints/. */
+#ifndef TANDEM_CLI_RUN_DIRECTORY_H
+#define TANDEM_CLI_RUN_DIRECTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/session.h"
+
+/* A new folder: `wanted` if given (made, parents too; an error if it holds a run already), else the next free number below
+ * runs/. *out_path is td_free'd by the caller. */
+td_status *td_run_create(const char *name, const char *wanted, char **out_path) TD_MUST_USE;
+/* The folder to go on with: `wanted`, or the newest of that name that has a checkpoint. An error when there is none. */
+td_status *td_run_find(const char *name, const char *wanted, char **out_path) TD_MUST_USE;
+
+/* Saves the store as <folder>/step-<updates>, complete or not at all, and then removes all but the newest `keep`.
+ * *out_path (may be NULL): the checkpoint. The folder is made. */
+td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,
+                              char **out_path) TD_MUST_USE;
+/* The newest checkpoint in a folder; NULL when there is none. */
+td_status *td_checkpoint_newest(const char *folder, char **out_path) TD_MUST_USE;
+/* Where the checkpoint in `path` is: itself, or the newest in it or in its checkpoints/. An error when there is none. */
+td_status *td_checkpoint_resolve(const char *path, char **out_path) TD_MUST_USE;
+
+#endif

@@ -1,0 +1,174 @@
+/* summary.json, and the lines after a training: see cli/summary.h. */
+#include "cli/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/version.h"
+
+/* ---- facts ---------------------------------------------------------------------------------------------------------------- */
+
+static double per_step(int64_t bytes, int64_t steps)
+{
+    return steps > 0 ? (double)bytes / (double)steps : 0;
+}
+
+static double share(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+/* Copies and host work that ran while an accelerator worked, over all of it; 1 where there was none to hide. */
+static double overlap_of(const td_session_counters *counters)
+{
+    return counters->copy_or_host_s > 0 ? 1 - counters->exposed_s / counters->copy_or_host_s : 1;
+}
+
+/* Samples of the whole training, resumed parts too: the order of the data is known. */
+static int64_t samples_so_far(const td_training *training)
+{
+    const td_setup *setup = training->setup;
+    int64_t rows = setup->dataset ? td_dataset_schema(setup->dataset)->train_rows : 0;
+    bool drop = td_section_bool(setup->root, "data.drop_remainder");
+    int64_t per_epoch = drop ? setup->steps_per_epoch * setup->batch : rows;
+    return training->position.epoch * per_epoch + training->position.batch * setup->batch;
+}
+
+/* ---- summary.json ----------------------------------------------------------------------------------------------------------- */
+
+static json_t *device_json(const td_training *training, int32_t index)
+{
+    td_plan_device_summary planned = td_plan_device(training->plan, index);
+    td_device_counters seen = training->devices[index];
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "name", planned.name, "backend", planned.backend,
+                     "capacity_bytes", (json_int_t)planned.capacity_bytes, "peak_bytes", (json_int_t)seen.peak_bytes,
+                     "planned_peak_bytes", (json_int_t)planned.peak_bytes, "parameter_bytes",
+                     (json_int_t)planned.parameter_bytes, "state_bytes", (json_int_t)planned.state_bytes, "busy",
+                     share(seen.busy_s, training->counters.seconds));
+}
+
+static json_t *devices_json(const td_training *training)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < training->n_devices; i++)
+        json_array_append_new(list, device_json(training, i));
+    return list;
+}
+
+static json_t *early_json(const td_session_counters *counters)
+{
+    return json_pack("{s:I, s:I, s:f}", "bags", (json_int_t)counters->bags_looked_up, "bags_early",
+                     (json_int_t)counters->bags_looked_up_early, "share",
+                     share((double)counters->bags_looked_up_early, (double)counters->bags_looked_up));
+}
+
+td_status *td_summary_json(const td_summary *summary, json_t **out_json)
+{
+    td_training *training = summary->training;
+    td_session_counters counters = training->counters;
+    td_plan_summary plan = td_plan_summarize(training->plan);
+    uint64_t checksum = 0;
+    char text[32];
+    TD_TRY(td_store_checksum(training->store, &checksum));
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)checksum);
+    json_t *metrics = td_evaluation_json(summary->evaluation);
+    if (!isnan(summary->generator_auc))
+        json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
+    *out_json = json_pack(
+        "{s:I, s:I, s:f, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:{s:f, s:f}, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}",
+        "steps", (json_int_t)training->steps, "samples", (json_int_t)samples_so_far(training), "loss",
+        (double)training->loss, "metrics", metrics, "step_ms", "median",
+        td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
+        td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
+        td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
+        "to_device_bytes_per_step", per_step(counters.to_device_bytes, counters.steps), "to_host_bytes_per_step",
+        per_step(counters.to_host_bytes, counters.steps), "plan", "subgraphs", plan.subgraphs, "cut_edges",
+        plan.cut_edges, "overlap", overlap_of(&counters), "early_lookup", early_json(&counters), "parameters_checksum",
+        text, "seed", (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
+    return *out_json ? NULL
+                     : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+
+static void print_result(const td_summary *summary, FILE *stream)
+{
+    char clock[32];
+    double value;
+    fprintf(stream, "done in %s: loss %.4f", td_clock_text(summary->training->seconds, clock),
+            (double)summary->training->loss);
+    if (td_evaluation_value(summary->evaluation, "auc", &value))
+        fprintf(stream, ", auc %.4f", value);
+    if (!isnan(summary->generator_auc))
+        fprintf(stream, " (the generator's own %.4f)", summary->generator_auc);
+    if (td_evaluation_value(summary->evaluation, "auc_seen_users", &value))
+        fprintf(stream, " (seen users %.4f)", value);
+    if (td_evaluation_value(summary->evaluation, "logloss", &value))
+        fprintf(stream, ", log loss %.4f", value);
+    else if (td_evaluation_value(summary->evaluation, "val_loss", &value))
+        fprintf(stream, ", test loss %.4f", value);
+    fputc('\n', stream);
+}
+
+static bool has_accelerator(const td_training *training)
+{
+    for (int32_t i = 0; i < td_plan_summarize(training->plan).devices; i++)
+        if (!td_plan_device(training->plan, i).is_host)
+            return true;
+    return false;
+}
+
+static void print_step(const td_summary *summary, FILE *stream)
+{
+    td_training *training = summary->training;
+    td_session_counters counters = training->counters;
+    char median[TD_UNIT_TEXT], p90[TD_UNIT_TEXT];
+    if (!training->statistics.n)
+        return;
+    fprintf(stream,
+            "  step %s median (p90 %s):", td_format_seconds(median, td_statistics_quantile(&training->statistics, 0.5)),
+            td_format_seconds(p90, td_statistics_quantile(&training->statistics, 0.9)));
+    for (int32_t i = 0; i < td_plan_summarize(training->plan).devices; i++)
+        fprintf(stream, "%s %s busy %.0f %%", i ? "," : "", td_plan_device(training->plan, i).name,
+                100 * share(training->devices[i].busy_s, counters.seconds));
+    if (has_accelerator(training))
+        fprintf(stream, ", copies and host work hidden %.0f %%", 100 * overlap_of(&counters));
+    if (counters.bags_looked_up)
+        fprintf(stream, ", %.0f %% of lookups early",
+                100 * share((double)counters.bags_looked_up_early, (double)counters.bags_looked_up));
+    fprintf(stream, ", data wait %.0f %%\n", 100 * share(training->wait_data_s, training->seconds));
+}
+
+static void print_memory(const td_summary *summary, FILE *stream)
+{
+    const td_training *training = summary->training;
+    char held[TD_UNIT_TEXT], capacity[TD_UNIT_TEXT], single[TD_UNIT_TEXT];
+    const char *before = "  ";
+    for (int32_t i = 0; i < td_plan_summarize(training->plan).devices; i++) {
+        td_plan_device_summary planned = td_plan_device(training->plan, i);
+        if (planned.is_host)
+            continue;
+        fprintf(stream, "%s%s held %s", before, planned.name,
+                td_format_bytes(held, (double)training->devices[i].peak_bytes));
+        if (planned.capacity_bytes)
+            fprintf(stream, " of %s", td_format_bytes(capacity, (double)planned.capacity_bytes));
+        before = ", ";
+    }
+    if (summary->single_bytes)
+        fprintf(stream, "%son %s alone this model needs %s", before[0] == ',' ? "; " : "  ", summary->single_name,
+                td_format_bytes(single, (double)summary->single_bytes));
+    if (before[0] == ',' || summary->single_bytes)
+        fputc('\n', stream);
+}
+
+void td_summary_print(const td_summary *summary, FILE *stream)
+{
+    print_result(summary, stream);
+    print_step(summary, stream);
+    print_memory(summary, stream);
+    if (summary->training->last_checkpoint)
+        fprintf(stream, "  more: %s/summary.json; tandem eval %s --checkpoint %s\n", summary->run, summary->config,
+                summary->run);
+}

@@ -1,0 +1,29 @@
+/* What a finished training was: summary.json, whose names are a promise, and the lines a person reads. */
+#ifndef TANDEM_CLI_SUMMARY_H
+#define TANDEM_CLI_SUMMARY_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/evaluation.h"
+#include "cli/training.h"
+
+typedef struct td_summary {
+    td_training *training;
+    const td_evaluation *evaluation;
+    double generator_auc;    /* of the data's own model on the test part; NAN: not known */
+    int64_t single_bytes;    /* what one device would need; 0: not known */
+    const char *single_name; /* that device */
+    const char *config;      /* the configuration's path */
+    const char *run;         /* folder */
+} td_summary;
+
+/* The document of summary.json. */
+td_status *td_summary_json(const td_summary *summary, json_t **out_json) TD_MUST_USE;
+/* "done in ..." and what follows. */
+void td_summary_print(const td_summary *summary, FILE *stream);
+/* The document of run.json: what must be known to repeat the run. */
+td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed,
+                           json_t **out_json) TD_MUST_USE;
+
+#endif

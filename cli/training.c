@@ -1,0 +1,182 @@
+/* Running the steps of a training: see cli/training.h.
+ *
+ * The session pulls batches ahead of the steps. What it may pull is cut off at each checkpoint, so that no batch is pulled and
+ * then lost; after a signal the position of the last step that was done counts. */
+#include "cli/training.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/limited_source.h"
+#include "cli/run_directory.h"
+
+/* ---- signals ---------------------------------------------------------------------------------------------------------- */
+
+static _Atomic(td_session *) running;
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    caught = number;
+    td_session *session = atomic_load(&running);
+    if (session)
+        td_session_stop(session);
+}
+
+void td_training_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    caught = 0;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void td_training_release_signals(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------------------- */
+
+static void print_watched(const td_training *training, const td_step_report *report)
+{
+    enum { SHOWN = 6 };
+    const td_tensor *tensor = &report->outputs[0];
+    int64_t n = 1;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        n *= tensor->dims[i];
+    FILE *stream = training->progress.stream;
+    if (!stream || tensor->dtype != TD_F32 || !n)
+        return;
+    const float *x = tensor->data;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+    }
+    double mean = sum / (double)n, variance = squares / (double)n - mean * mean;
+    fprintf(stream, "step %lld  %s: mean %.5g, deviation %.5g;", (long long)report->step, training->watch, mean,
+            sqrt(variance > 0 ? variance : 0));
+    for (int64_t i = 0; i < n && i < SHOWN; i++)
+        fprintf(stream, " %.5g", (double)x[i]);
+    fputs(n > SHOWN ? " ...\n" : "\n", stream);
+}
+
+static void advance(td_training *training, const td_batch *batch)
+{
+    training->position = (td_data_position){batch->epoch, batch->index + 1};
+    if (training->position.batch == training->setup->steps_per_epoch)
+        training->position = (td_data_position){batch->epoch + 1, 0};
+}
+
+static bool on_step(void *context, const td_step_report *report)
+{
+    td_training *training = context;
+    training->samples += report->samples;
+    training->loss = report->loss;
+    training->wait_data_s += report->wait_data_s;
+    advance(training, report->batch);
+    training->step_error =
+        td_statistics_add(&training->statistics, report->batch->index, report->samples, report->seconds);
+    if (training->watch && report->n_outputs > 0 && report->step % training->progress.every == 0) {
+        td_progress_end(&training->progress);
+        print_watched(training, report);
+    }
+    td_progress_step(&training->progress, report->batch->epoch, report->batch->index, report->samples, report->loss,
+                     td_clock_ns());
+    return !training->step_error && !caught;
+}
+
+/* Up to `steps` steps in one go. */
+static td_status *run_stretch(td_training *training, td_loader *loader, int64_t steps)
+{
+    td_limited_source limited = {td_loader_source(loader), steps};
+    td_source outer = td_limited_source_of(&limited);
+    atomic_store(&running, training->session);
+    td_status *status = caught ? NULL : td_session_run(training->session, &outer, steps, on_step, training);
+    atomic_store(&running, NULL);
+    training->stopped = caught != 0;
+    if (!status) {
+        status = training->step_error;
+        training->step_error = NULL;
+    }
+    return status;
+}
+
+static td_status *save(td_training *training)
+{
+    if (!training->checkpoints)
+        return NULL;
+    char *path = NULL;
+    TD_TRY(td_checkpoint_save(training->store, training->checkpoints, training->position,
+                              td_section_int(training->setup->root, "checkpoint.keep"), &path));
+    td_free(training->last_checkpoint);
+    training->last_checkpoint = path;
+    return NULL;
+}
+
+static td_status *run_all(td_training *training, td_loader *loader)
+{
+    int64_t every = td_section_int(training->setup->root, "checkpoint.every"), end = training->setup->steps;
+    bool saved = false;
+    for (int64_t step = td_store_steps(training->store); step < end && !training->stopped;) {
+        int64_t stretch = every && every - step % every < end - step ? every - step % every : end - step;
+        TD_TRY(run_stretch(training, loader, stretch));
+        int64_t now = td_store_steps(training->store);
+        saved = every && now % every == 0 && now > step;
+        if (saved)
+            TD_TRY(save(training));
+        if (now < step + stretch)
+            break; /* stopped, or the data ended */
+        step = now;
+    }
+    return saved ? NULL : save(training);
+}
+
+static td_status *finish(td_training *training)
+{
+    training->n_devices = td_session_devices(training->session);
+    TD_TRY(TD_NEW(training->devices, training->n_devices));
+    for (int32_t i = 0; i < training->n_devices; i++) {
+        training->devices[i] = td_session_device(training->session, i);
+        training->devices[i].name = td_plan_device(training->plan, i).name;
+    }
+    training->counters = td_session_read_counters(training->session);
+    training->steps = td_store_steps(training->store);
+    td_session_destroy(training->session);
+    training->session = NULL;
+    return NULL;
+}
+
+td_status *td_training_run(td_training *training)
+{
+    td_loader *loader = NULL;
+    int64_t first = td_store_steps(training->store), started = td_clock_ns();
+    bool anything = first < training->setup->steps;
+    if (anything)
+        TD_TRY(td_setup_loader(training->setup, TD_PART_TRAIN, training->position.epoch, training->position.batch,
+                               &loader));
+    td_progress_start(&training->progress, first, started);
+    td_status *status = anything ? run_all(training, loader) : NULL;
+    td_progress_end(&training->progress);
+    training->seconds = (double)(td_clock_ns() - started) / 1e9;
+    td_loader_destroy(loader);
+    return status ? status : finish(training);
+}
+
+void td_training_deinit(td_training *training)
+{
+    td_session_destroy(training->session);
+    td_store_release(training->store);
+    td_plan_release(training->plan);
+    td_statistics_deinit(&training->statistics);
+    td_status_destroy(training->step_error);
+    td_free(training->last_checkpoint);
+    td_free(training->devices);
+    *training = (td_training){0};
+}

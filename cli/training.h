@@ -1,0 +1,43 @@
+/* A training run: steps until the end or a signal, with checkpoints on the way. What is said about it is elsewhere. */
+#ifndef TANDEM_CLI_TRAINING_H
+#define TANDEM_CLI_TRAINING_H
+
+#include "cli/progress.h"
+#include "cli/setup.h"
+#include "cli/statistics.h"
+#include "tandem/session.h"
+
+typedef struct td_training {
+    td_setup *setup;
+    td_plan *plan;
+    td_store *store;
+    td_session *session;
+    const char *checkpoints; /* folder; NULL: none are written */
+    const char *watch;       /* the name of the plan's one output, printed every train.log_every steps; NULL: none */
+    td_progress progress;
+    /* results */
+    td_step_statistics statistics;
+    td_data_position position; /* of the next batch; set before a resumed run */
+    int64_t samples;           /* of this run */
+    double seconds, wait_data_s;
+    float loss;                   /* of the last step */
+    bool stopped;                 /* by a signal */
+    int64_t steps;                /* of the store's life, when the run ended */
+    td_session_counters counters; /* of the session, when the run ended */
+    td_device_counters *devices;  /* likewise, one per device of the plan; names live as long as the plan */
+    int32_t n_devices;
+    char *last_checkpoint; /* NULL: none written */
+    td_status *step_error;
+} td_training;
+
+/* Trains until setup->steps are done in the store's life, the data ends, or a signal. A checkpoint is written every
+ * checkpoint.every steps and at the end, after a signal too. The session is gone afterwards, so that another plan may run on
+ * the store without adding to the memory of this one. */
+td_status *td_training_run(td_training *training) TD_MUST_USE;
+void td_training_deinit(td_training *training);
+
+/* From now on SIGINT and SIGTERM finish the step in flight and end td_training_run; a second one ends the process. */
+void td_training_catch_signals(void);
+void td_training_release_signals(void);
+
+#endif
