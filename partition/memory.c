@@ -185,7 +185,7 @@ static bool may_work_in_place(const td_plan *plan, const use_lists *l, int32_t n
 {
     int32_t root = td_plan_root(plan, input);
     const td_plan_value *from = &plan->values[root], *to = &plan->values[output];
-    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled || to->doubled || from->device != to->device)
+    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled != to->doubled || from->device != to->device)
         return false;
     if (plan->graph->values[input].kind != TD_DENSE || plan->graph->values[output].kind != TD_DENSE ||
         plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] || root_is_read_by_caller(plan, root))

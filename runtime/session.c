@@ -132,6 +132,21 @@ static td_status *fetch(td_session *session, td_source *source, td_step_slot **o
     return NULL;
 }
 
+/* How many bags were looked up, and how many of them early. */
+static void count_early(td_session *session, int32_t parity)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t n = 0; plan->early_lookup && n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        td_tensor ready;
+        if (plan->nodes[n].early != TD_EARLY_FIRST)
+            continue;
+        td_value_tensor(plan->graph, node->outputs[1], session->parity_extents[parity], &ready);
+        session->counters.bags_looked_up += td_tensor_elements(&ready);
+        session->counters.bags_looked_up_early += *(const int64_t *)td_session_address(session, node->outputs[2], parity, 0);
+    }
+}
+
 static float loss_of(const td_session *session, int32_t parity)
 {
     if (session->plan->loss < 0)
@@ -172,6 +187,7 @@ static void complete_oldest(td_session *session, td_step_report *report, bool *o
     session->counters.steps++;
     session->counters.planned_to_device_bytes += slot->to_device_bytes;
     session->counters.planned_to_host_bytes += slot->to_host_bytes;
+    count_early(session, (int32_t)(slot->step % TD_PARITIES));
     fill_report(session, slot, report);
 }
 
