@@ -9,7 +9,10 @@
 #include "graph/ops/rules.h"
 
 static const td_attr_spec attrs[] = {
-    {.name = "dtype", .type = TD_ATTR_STRING, .required = true, .help = "of the result: f32, f16, bf16, i32, i64, u8, bool, f64"},
+    {.name = "dtype",
+     .type = TD_ATTR_STRING,
+     .required = true,
+     .help = "of the result: f32, f16, bf16, i32, i64, u8, bool, f64"},
     {0},
 };
 

@@ -20,8 +20,8 @@ static td_status *check_part(const td_infer *infer, int32_t first, int32_t index
         fits = i == axis || td_dim_equal(a->dims[i], b->dims[i]);
     char left[160], right[160];
     if (!fits)
-        return TD_SHAPE_ERROR(infer, "input %d is %s and input %d is %s; all dimensions but axis %d must be equal", (int)first,
-                              td_shape_text(infer->graph, a, left, sizeof left), (int)index,
+        return TD_SHAPE_ERROR(infer, "input %d is %s and input %d is %s; all dimensions but axis %d must be equal",
+                              (int)first, td_shape_text(infer->graph, a, left, sizeof left), (int)index,
                               td_shape_text(infer->graph, b, right, sizeof right), (int)axis);
     return NULL;
 }
@@ -37,8 +37,8 @@ static td_status *infer(td_infer *infer)
         TD_TRY(td_infer_dense(infer, i, TD_ANY_DTYPE));
         TD_TRY(check_part(infer, 0, i, axis));
         if (!td_dim_add(*total, infer->inputs[i].shape.dims[axis], total))
-            return TD_SHAPE_ERROR(infer, "axis %d would be a sum of two different extents; only sizes with one extent add up",
-                                  (int)axis);
+            return TD_SHAPE_ERROR(
+                infer, "axis %d would be a sum of two different extents; only sizes with one extent add up", (int)axis);
     }
     return NULL;
 }
@@ -130,7 +130,8 @@ static td_status *infer_gradient(td_infer *infer)
     TD_TRY(td_infer_axis(infer, infer->inputs[0].shape.rank, &axis));
     if (infer->n_outputs != infer->n_inputs - 1 ||
         td_attr_int(infer->attrs, infer->n_attrs, "outputs", 0) != infer->n_outputs)
-        return TD_SHAPE_ERROR(infer, "%d shapes for %d parts; there must be one each", infer->n_inputs - 1, infer->n_outputs);
+        return TD_SHAPE_ERROR(infer, "%d shapes for %d parts; there must be one each", infer->n_inputs - 1,
+                              infer->n_outputs);
     td_dim total = td_dim_constant(0);
     bool adds = true;
     for (int32_t i = 1; i < infer->n_inputs; i++) {

@@ -32,7 +32,8 @@ static td_status *infer(td_infer *infer)
 static td_status *gradient(td_differentiate *d)
 {
     if (d->wanted[0])
-        d->input_gradients[0] = td_build2("gelu_gradient", NULL, d->inputs[0], d->output_gradients[0], d->attrs, d->n_attrs);
+        d->input_gradients[0] =
+            td_build2("gelu_gradient", NULL, d->inputs[0], d->output_gradients[0], d->attrs, d->n_attrs);
     return NULL;
 }
 

@@ -26,8 +26,8 @@ const td_op td_op_host_call = {
     .no_gradient = "the engine cannot look into a function",
 };
 
-td_value td_host_call(td_graph *graph, td_host_function function, void *context, int32_t n_inputs, const td_value *inputs,
-                      td_dtype dtype, td_shape shape, const char *name)
+td_value td_host_call(td_graph *graph, td_host_function function, void *context, int32_t n_inputs,
+                      const td_value *inputs, td_dtype dtype, td_shape shape, const char *name)
 {
     int64_t numbers[3 * TD_MAX_RANK];
     td_attr given[] = {TD_STRING("dtype", td_dtype_name(dtype)), td_shape_attr(&shape, numbers)};

@@ -20,7 +20,8 @@ static td_status *infer(td_infer *infer)
     char found[160], wanted[160];
     if (x->shape.rank < 1 || weight->shape.rank != 2 ||
         !td_dim_equal(x->shape.dims[x->shape.rank - 1], weight->shape.dims[1]))
-        return TD_SHAPE_ERROR(infer, "x is %s and weight is %s; weight must be [out, in] with in = the last dimension of x",
+        return TD_SHAPE_ERROR(infer,
+                              "x is %s and weight is %s; weight must be [out, in] with in = the last dimension of x",
                               td_shape_text(infer->graph, &x->shape, found, sizeof found),
                               td_shape_text(infer->graph, &weight->shape, wanted, sizeof wanted));
     infer->outputs[0] = *x;
@@ -204,12 +205,15 @@ td_value td_linear(td_value x, int64_t out, const char *name)
         return TD_NO_VALUE;
     td_shape shape = td_value_shape(x);
     if (x.id < 0 || shape.rank < 1 || shape.dims[shape.rank - 1].extent >= 0) {
-        td_graph_fail(graph, TD_ERROR(TD_INVALID_ARGUMENT, "linear %s: the last dimension of x (\"%s\") must be a constant: it is the "
-                                                           "width of the weight", name ? name : "", td_value_name(x)));
+        td_graph_fail(graph, TD_ERROR(TD_INVALID_ARGUMENT,
+                                      "linear %s: the last dimension of x (\"%s\") must be a constant: it is the "
+                                      "width of the weight",
+                                      name ? name : "", td_value_name(x)));
         return TD_NO_VALUE;
     }
     if (!name) {
-        td_graph_fail(graph, TD_ERROR(TD_INVALID_ARGUMENT, "linear: a name is needed, its parameters are called after it"));
+        td_graph_fail(graph,
+                      TD_ERROR(TD_INVALID_ARGUMENT, "linear: a name is needed, its parameters are called after it"));
         return TD_NO_VALUE;
     }
     int64_t in = td_value_dim(x, -1);

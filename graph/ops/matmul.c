@@ -21,8 +21,11 @@ static td_status *infer(td_infer *infer)
     for (int32_t i = 0; ranks && b->rank > 2 && i < a->rank - 2; i++)
         ranks = td_dim_equal(a->dims[i], b->dims[i]);
     if (!ranks)
-        return TD_SHAPE_ERROR(infer, "a is %s and b is %s; both need two dimensions, and the leading ones must be equal or b have "
-                                     "none", left, right);
+        return TD_SHAPE_ERROR(
+            infer,
+            "a is %s and b is %s; both need two dimensions, and the leading ones must be equal or b have "
+            "none",
+            left, right);
     int32_t ta = td_attr_int(infer->attrs, infer->n_attrs, "transpose_a", 0) != 0;
     int32_t tb = td_attr_int(infer->attrs, infer->n_attrs, "transpose_b", 0) != 0;
     if (!td_dim_equal(a->dims[a->rank - 1 - ta], b->dims[b->rank - 2 + tb]))

@@ -120,5 +120,6 @@ const td_op td_op_reduce_mean_gradient = {
 
 td_value td_reduce_mean(td_value x, int32_t axis, bool keep)
 {
-    return td_build1("reduce_mean", NULL, x, (td_attr[]){TD_INT("axis", td_axis_of(x, axis)), TD_FLAG("keep", keep)}, 2);
+    return td_build1("reduce_mean", NULL, x, (td_attr[]){TD_INT("axis", td_axis_of(x, axis)), TD_FLAG("keep", keep)},
+                     2);
 }

@@ -75,7 +75,8 @@ static void resolve_open_dimension(const td_shape *from, td_shape *shape)
         shape->dims[open] = td_dim_constant(total.constant / rest.constant);
         if (total.extent >= 0)
             shape->dims[open] = (td_dim){total.extent, total.multiple / rest.constant, total.constant / rest.constant};
-    } else if (rest.extent >= 0 && rest.extent == total.extent && rest.multiple > 0 && total.multiple % rest.multiple == 0) {
+    } else if (rest.extent >= 0 && rest.extent == total.extent && rest.multiple > 0 &&
+               total.multiple % rest.multiple == 0) {
         shape->dims[open] = td_dim_constant(total.multiple / rest.multiple);
     }
 }

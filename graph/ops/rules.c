@@ -25,7 +25,8 @@ static const char *dtype_list(unsigned dtypes, char *buffer, size_t bytes)
     buffer[0] = '\0';
     for (int dtype = 0; dtype < TD_DTYPE_COUNT; dtype++)
         if ((dtypes >> dtype & 1u) && used < bytes)
-            used += (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", td_dtype_name((td_dtype)dtype));
+            used +=
+                (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", td_dtype_name((td_dtype)dtype));
     return buffer;
 }
 
@@ -65,8 +66,8 @@ td_status *td_infer_axis(const td_infer *infer, int32_t rank, int32_t *out_axis)
 {
     int64_t axis = td_attr_int(infer->attrs, infer->n_attrs, "axis", 0);
     if (axis < 0 || axis >= rank)
-        return TD_SHAPE_ERROR(infer, "axis %lld is outside the %d dimensions of input 0 (%s)", (long long)axis, (int)rank,
-                              td_infer_port(infer, 0));
+        return TD_SHAPE_ERROR(infer, "axis %lld is outside the %d dimensions of input 0 (%s)", (long long)axis,
+                              (int)rank, td_infer_port(infer, 0));
     *out_axis = (int32_t)axis;
     return NULL;
 }
@@ -121,7 +122,8 @@ td_status *td_infer_dtype_attr(const td_infer *infer, td_dtype *out_dtype)
     const char *name = td_attr_string(infer->attrs, infer->n_attrs, "dtype", "");
     char list[96];
     if (!td_dtype_parse(name, out_dtype))
-        return TD_SHAPE_ERROR(infer, "\"%s\" is no dtype; there are %s", name, dtype_list(TD_ANY_DTYPE, list, sizeof list));
+        return TD_SHAPE_ERROR(infer, "\"%s\" is no dtype; there are %s", name,
+                              dtype_list(TD_ANY_DTYPE, list, sizeof list));
     return NULL;
 }
 

@@ -23,8 +23,9 @@ static td_status *infer(td_infer *infer)
     char text[160];
     td_dim dim = x->dims[axis];
     if (dim.extent >= 0)
-        return TD_SHAPE_ERROR(infer, "x is %s; axis %d differs from batch to batch, only an axis of constant size can be sliced",
-                              td_shape_text(infer->graph, x, text, sizeof text), (int)axis);
+        return TD_SHAPE_ERROR(
+            infer, "x is %s; axis %d differs from batch to batch, only an axis of constant size can be sliced",
+            td_shape_text(infer->graph, x, text, sizeof text), (int)axis);
     if (begin < 0 || size < 0 || begin > dim.constant || size > dim.constant - begin)
         return TD_SHAPE_ERROR(infer, "x is %s; elements [%lld, %lld + %lld) are outside axis %d",
                               td_shape_text(infer->graph, x, text, sizeof text), (long long)begin, (long long)begin,
@@ -99,7 +100,8 @@ static td_status *infer_gradient(td_infer *infer)
     char text[160];
     if (dim.extent >= 0 || begin < 0 || size < begin || dim.constant > size - begin)
         return TD_SHAPE_ERROR(infer, "dy is %s; it does not fit at %lld of %lld along axis %d",
-                              td_shape_text(infer->graph, dy, text, sizeof text), (long long)begin, (long long)size, (int)axis);
+                              td_shape_text(infer->graph, dy, text, sizeof text), (long long)begin, (long long)size,
+                              (int)axis);
     infer->outputs[0] = infer->inputs[0];
     infer->outputs[0].shape.dims[axis] = td_dim_constant(size);
     return NULL;

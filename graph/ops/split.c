@@ -77,6 +77,6 @@ const td_op td_op_split = {
 
 void td_split(td_value x, int32_t axis, int32_t n, td_value *out)
 {
-    td_graph_add(x.graph, "split", NULL, &x, 1, (td_attr[]){TD_INT("axis", td_axis_of(x, axis)), TD_INT("outputs", n)}, 2, out,
-                 n);
+    td_graph_add(x.graph, "split", NULL, &x, 1, (td_attr[]){TD_INT("axis", td_axis_of(x, axis)), TD_INT("outputs", n)},
+                 2, out, n);
 }

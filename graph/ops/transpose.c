@@ -5,7 +5,10 @@
 #include "graph/ops/rules.h"
 
 static const td_attr_spec attrs[] = {
-    {.name = "permutation", .type = TD_ATTR_INTS, .required = true, .help = "output axis i is input axis permutation[i]"},
+    {.name = "permutation",
+     .type = TD_ATTR_INTS,
+     .required = true,
+     .help = "output axis i is input axis permutation[i]"},
     {0},
 };
 

@@ -35,9 +35,14 @@ static td_value linear_of_rank_three(td_graph *g)
 
 static td_value matmul_case(td_graph *g, bool ta, bool tb, bool batched, bool shared)
 {
-    td_value a = parameter(g, "a", batched ? (ta ? TD_SHAPE(2, 4, 3) : TD_SHAPE(2, 3, 4)) : ta ? TD_SHAPE(4, 3) : TD_SHAPE(3, 4));
-    td_value b = parameter(g, "b", batched && !shared ? (tb ? TD_SHAPE(2, 5, 4) : TD_SHAPE(2, 4, 5))
-                                                      : tb ? TD_SHAPE(5, 4) : TD_SHAPE(4, 5));
+    td_value a = parameter(g, "a",
+                           batched ? (ta ? TD_SHAPE(2, 4, 3) : TD_SHAPE(2, 3, 4))
+                           : ta    ? TD_SHAPE(4, 3)
+                                   : TD_SHAPE(3, 4));
+    td_value b = parameter(g, "b",
+                           batched && !shared ? (tb ? TD_SHAPE(2, 5, 4) : TD_SHAPE(2, 4, 5))
+                           : tb               ? TD_SHAPE(5, 4)
+                                              : TD_SHAPE(4, 5));
     return td_matmul(a, b, ta, tb);
 }
 

@@ -15,6 +15,7 @@
 #define TANDEM_TESTS_SUPPORT_GRADIENT_CHECK_H
 
 #include "graph/graph.h"
+#include "tests/support/interpreter.h"
 
 typedef struct gradient_case {
     const char *name;
@@ -27,5 +28,22 @@ typedef struct gradient_case {
 
 /* Fails the running cmocka test, naming case, parameter and element. */
 void gradient_check(const gradient_case *c);
+
+/* ---- for other checks over the same cases ------------------------------------------------------------------------------ */
+
+/* A case's graph, with loss and gradients. */
+typedef struct case_graph {
+    const gradient_case *c;
+    td_graph *graph;
+    td_value result, weights; /* of the case; what its elements are multiplied by in the loss */
+    int32_t *gradients;       /* by value id below n_sources, -1 where there is none */
+    int64_t n_sources;        /* values that the forward graph has */
+} case_graph;
+void case_graph_init(case_graph *k, const gradient_case *c);
+void case_graph_deinit(case_graph *k);
+/* A run with all sources filled; extents `below` less than their capacity, but not under 0. */
+interpreter *case_graph_run(const case_graph *k, int64_t below);
+/* Fails the test when there is an error; takes it. */
+void case_graph_require(const case_graph *k, td_status *status);
 
 #endif

@@ -174,9 +174,15 @@ static td_status *run_node(interpreter *run, const td_node *node)
         outputs[i] = run->tensors[node->outputs[i]];
         poison(&outputs[i]);
     }
-    td_kernel_call call = {.struct_size = sizeof call, .op = node->op->name, .name = node->name, .attrs = node->attrs,
-                           .inputs = arguments, .outputs = outputs, .n_attrs = node->n_attrs,
-                           .n_inputs = node->n_inputs, .n_outputs = node->n_outputs};
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = node->op->name,
+                           .name = node->name,
+                           .attrs = node->attrs,
+                           .inputs = arguments,
+                           .outputs = outputs,
+                           .n_attrs = node->n_attrs,
+                           .n_inputs = node->n_inputs,
+                           .n_outputs = node->n_outputs};
     td_status *status = run_kernel(node, &call);
     td_free(arguments);
     return status;
