@@ -132,14 +132,17 @@ static void compare(const checker *k, const td_node *node, const td_tensor *foun
 {
     size_t size = td_dtype_bytes(wanted->dtype);
     double tolerance = wanted->dtype == TD_F32 ? 1e-5 : wanted->dtype == TD_F16 ? 2e-3 : 1.6e-2;
+    double largest = 0.0;
     int64_t n = used_elements(wanted);
     if (used_elements(found) != n)
         complain(k, node, "another number of rows", 0);
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(number_at(wanted, i)));
     for (int64_t i = 0; i < n; i++) {
         if (exact && !same(found, wanted, i, size))
             complain(k, node, "other bits than the reference", i);
         double difference = fabs(number_at(found, i) - number_at(wanted, i));
-        if (!exact && !(difference <= tolerance * (1.0 + fabs(number_at(wanted, i)))))
+        if (!exact && !(difference <= tolerance * (1.0 + largest)))
             complain(k, node, "too far from the reference", i);
     }
     int64_t rows = wanted->kind == TD_ROW_SPARSE && wanted->count ? *(const int64_t *)wanted->count : 0;

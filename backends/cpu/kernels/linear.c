@@ -1,10 +1,8 @@
-/* linear and the gradients of its parameters, f32, as matrix products (backends/cpu/gemm.h).
+/* linear and the gradient of its weight, f32, as matrix products (backends/cpu/gemm.h). The bias's gradient is a sum of
+ * columns: reduce.c.
  *
  *   linear                  y [.., out] = x [.., in] W^T + b
- *   linear_weight_gradient  dW [out, in] = dy^T x, over all rows
- *   bias_gradient           db [out] = sums of dy's columns: rows in order within blocks, blocks in order */
-#include <string.h>
-
+ *   linear_weight_gradient  dW [out, in] = dy^T x, over all rows */
 #include "backends/cpu/kernels/gemm_kernel.h"
 
 /* ---- linear ----------------------------------------------------------------------------------------------------------------- */
@@ -85,79 +83,4 @@ const td_cpu_kernel TD_KERNEL(linear_weight_gradient) = {
     .destroy = destroy_gemm,
     .scratch_bytes = gemm_scratch_bytes,
     .run = weight_gradient_run,
-};
-
-/* ---- bias_gradient -------------------------------------------------------------------------------------------------------------- */
-
-enum { BLOCK_ROWS = 128, MOST_BLOCKS = 64 };
-
-typedef struct bias_arguments {
-    const float *dy;
-    float *sums; /* [blocks, out] */
-    int64_t rows, out, block_rows;
-} bias_arguments;
-
-static int64_t block_rows_of(int64_t rows)
-{
-    int64_t block = rows / MOST_BLOCKS + (rows % MOST_BLOCKS != 0);
-    return block < BLOCK_ROWS ? BLOCK_ROWS : block;
-}
-
-static int64_t blocks_of(int64_t rows)
-{
-    int64_t block = block_rows_of(rows);
-    return rows / block + (rows % block != 0);
-}
-
-static void sum_block(void *context, int64_t index, int32_t thread)
-{
-    (void)thread;
-    const bias_arguments *arguments = context;
-    int64_t out = arguments->out, begin = index * arguments->block_rows, end = begin + arguments->block_rows;
-    float *sums = arguments->sums + index * out;
-    memset(sums, 0, (size_t)out * sizeof *sums);
-    if (end > arguments->rows)
-        end = arguments->rows;
-    for (int64_t row = begin; row < end; row++) {
-        const float *dy = arguments->dy + row * out;
-        for (int64_t i = 0; i < out; i++)
-            sums[i] += dy[i];
-    }
-}
-
-static bool bias_gradient_supports(const td_kernel_call *call)
-{
-    return is_dense_f32(&call->inputs[0]);
-}
-
-static size_t bias_gradient_scratch_bytes(const td_kernel_call *call, const void *state)
-{
-    (void)state;
-    int64_t rows = rows_of(&call->inputs[0]), most = rows / BLOCK_ROWS + 1;
-    return (size_t)((most < MOST_BLOCKS ? most : MOST_BLOCKS) * last_of(&call->inputs[0])) * sizeof(float);
-}
-
-static td_status *bias_gradient_run(const td_kernel_call *call, td_team *team, void *state)
-{
-    (void)state;
-    const td_tensor *dy = &call->inputs[0];
-    bias_arguments arguments = {.dy = dy->data, .sums = call->scratch, .rows = rows_of(dy), .out = last_of(dy)};
-    arguments.block_rows = block_rows_of(arguments.rows);
-    int64_t blocks = blocks_of(arguments.rows);
-    float *db = call->outputs[0].data;
-    if (arguments.out == 0)
-        return NULL;
-    td_team_run(team, blocks, sum_block, &arguments);
-    memset(db, 0, (size_t)arguments.out * sizeof *db);
-    for (int64_t block = 0; block < blocks; block++)
-        for (int64_t i = 0; i < arguments.out; i++)
-            db[i] += arguments.sums[block * arguments.out + i];
-    return NULL;
-}
-
-const td_cpu_kernel TD_KERNEL(bias_gradient) = {
-    .op = "bias_gradient",
-    .supports = bias_gradient_supports,
-    .scratch_bytes = bias_gradient_scratch_bytes,
-    .run = bias_gradient_run,
 };
