@@ -1,0 +1,315 @@
+/* Checkpoints: td_store_save and td_store_load.
+ *
+ * A directory of safetensors shards (`param/<name>`, `state/<parameter>/<slot>`) and manifest.json, written last, so that a
+ * directory with a manifest is whole: it holds counters, data position, and size and checksum of every shard. Nothing in it
+ * depends on where parameters lived. Saving and loading go through one piece of a few MiB. Loading checks everything (every
+ * shard's checksum, every name, dtype and shape) before the first byte of the store changes. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/safetensors.h"
+#include "runtime/store.h"
+
+#define MANIFEST "manifest.json"
+static const char format_name[] = "tandem-checkpoint";
+enum { FORMAT_VERSION = 1, PIECE_BYTES = 4 << 20 };
+static const int64_t shard_bytes = (int64_t)2 << 30; /* a larger parameter has a shard of its own */
+
+static char *tensor_name(const td_store_entry *entry)
+{
+    return td_format("%s/%s", entry->is_parameter ? "param" : "state", entry->name);
+}
+
+static td_status *no_memory(void)
+{
+    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+}
+
+static int64_t data_bytes(const td_store_entry *entry)
+{
+    return td_tensor_elements(&entry->tensor) * (int64_t)td_dtype_bytes(entry->tensor.dtype);
+}
+
+/* ---- saving -------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *declare_entries(td_safetensors_writer *writer, const td_store *store, int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; i++) {
+        const td_store_entry *entry = &store->entries[i];
+        char *name = tensor_name(entry);
+        td_status *status = name ? td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank,
+                                                          entry->tensor.dims)
+                                 : no_memory();
+        td_free(name);
+        TD_TRY(status);
+    }
+    return NULL;
+}
+
+static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
+{
+    const td_store_entry *entry = &store->entries[index];
+    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype), n = td_tensor_elements(&entry->tensor);
+    char *name = tensor_name(entry);
+    td_status *status = name ? NULL : no_memory();
+    for (int64_t first = 0; first < n && !status; first += PIECE_BYTES / size) {
+        int64_t count = n - first < PIECE_BYTES / size ? n - first : PIECE_BYTES / size;
+        status = td_store_read(store, index, first, count, piece);
+        if (!status)
+            status = td_safetensors_write(writer, name, first * size, count * size, piece);
+    }
+    td_free(name);
+    return status;
+}
+
+static td_status *write_shard(const td_store *store, const char *path, int32_t begin, int32_t end, void *piece)
+{
+    td_safetensors_writer *writer = NULL;
+    TD_TRY(td_safetensors_create(path, &writer));
+    td_status *status = declare_entries(writer, store, begin, end);
+    for (int32_t i = begin; i < end && !status; i++)
+        status = write_entry(writer, store, i, piece);
+    if (status) {
+        td_safetensors_discard(writer);
+        return status;
+    }
+    return td_safetensors_commit(writer);
+}
+
+static td_status *add_shard(const td_store *store, const char *directory, int32_t begin, int32_t end, void *piece, json_t *shards)
+{
+    char file[32], checksum[32];
+    uint64_t hash = 0;
+    (void)snprintf(file, sizeof file, "shard-%04zu.safetensors", json_array_size(shards));
+    char *path = td_format("%s/%s", directory, file);
+    td_status *status = path ? write_shard(store, path, begin, end, piece) : no_memory();
+    if (!status)
+        status = td_file_hash(path, &hash);
+    td_free(path);
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, hash);
+    if (!status && json_array_append_new(shards, json_pack("{s:s, s:s}", "file", file, "xxh64", checksum)) != 0)
+        status = no_memory();
+    return status;
+}
+
+static td_status *write_shards(const td_store *store, const char *directory, json_t *shards)
+{
+    void *piece = td_calloc(1, PIECE_BYTES);
+    td_status *status = piece ? NULL : no_memory();
+    for (int32_t begin = 0, end; begin < store->n_entries && !status; begin = end) {
+        int64_t bytes = data_bytes(&store->entries[begin]);
+        for (end = begin + 1; end < store->n_entries && bytes + data_bytes(&store->entries[end]) <= shard_bytes; end++)
+            bytes += data_bytes(&store->entries[end]);
+        status = add_shard(store, directory, begin, end, piece, shards);
+    }
+    td_free(piece);
+    return status;
+}
+
+static td_status *write_manifest(const td_store *store, const char *directory, td_data_position position, json_t *shards)
+{
+    json_t *root = json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O}", "format", format_name, "version", FORMAT_VERSION,
+                             "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates, "seed",
+                             (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
+                             (json_int_t)position.batch, "shards", shards);
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
+    td_status *status = text && path ? td_file_write(path, text, strlen(text)) : no_memory();
+    free(text); /* jansson's own allocation */
+    td_free(path);
+    json_decref(root);
+    return status;
+}
+
+td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
+{
+    TD_TRY(td_directory_create(directory));
+    json_t *shards = json_array();
+    td_status *status = shards ? write_shards(store, directory, shards) : no_memory();
+    if (!status)
+        status = write_manifest(store, directory, position, shards);
+    json_decref(shards);
+    return td_status_prefix(status, "checkpoint %s", directory);
+}
+
+/* ---- loading --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct loading {
+    td_store *store;
+    const char *directory;
+    td_safetensors **files;
+    size_t n_files;
+    bool has_state; /* the store has optimizer state: every parameter of the checkpoint must have a place */
+} loading;
+
+static td_status *damaged(const char *what)
+{
+    return TD_ERROR(TD_DATA_ERROR, MANIFEST " is not a whole checkpoint's: %s", what);
+}
+
+static td_status *read_manifest(const char *directory, json_t **out_root)
+{
+    char *path = td_format("%s/" MANIFEST, directory), *text = NULL;
+    size_t bytes = 0;
+    json_error_t error;
+    *out_root = NULL;
+    td_status *status = path ? td_file_read(path, &text, &bytes) : no_memory();
+    td_free(path);
+    if (status)
+        return status;
+    json_t *root = json_loadb(text, bytes, 0, &error);
+    td_free(text);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    if (!root)
+        return TD_ERROR(TD_DATA_ERROR, MANIFEST ":%d:%d: %s", error.line, error.column, error.text);
+    if (!format || strcmp(format, format_name) != 0)
+        status = damaged("\"format\" does not say so");
+    else if (json_integer_value(json_object_get(root, "version")) != FORMAT_VERSION)
+        status = TD_ERROR(TD_UNSUPPORTED, MANIFEST ": version %lld; this program reads %d",
+                          (long long)json_integer_value(json_object_get(root, "version")), (int)FORMAT_VERSION);
+    else if (!json_is_array(json_object_get(root, "shards")))
+        status = damaged("it lists no shards");
+    if (status) {
+        json_decref(root);
+        return status;
+    }
+    *out_root = root;
+    return NULL;
+}
+
+static td_status *open_shard(loading *l, const json_t *shard)
+{
+    const char *file = json_string_value(json_object_get(shard, "file"));
+    const char *checksum = json_string_value(json_object_get(shard, "xxh64"));
+    char found[32];
+    uint64_t hash = 0;
+    if (!file || !checksum || strchr(file, '/'))
+        return damaged("a shard without file name or checksum");
+    char *path = td_format("%s/%s", l->directory, file);
+    td_status *status = path ? td_file_hash(path, &hash) : no_memory();
+    (void)snprintf(found, sizeof found, "%016" PRIx64, hash);
+    if (!status && strcmp(found, checksum) != 0)
+        status = TD_ERROR(TD_DATA_ERROR, "%s: checksum %s, the manifest says %s: the file is damaged or of another checkpoint", file,
+                          found, checksum);
+    if (!status)
+        status = td_safetensors_open(path, &l->files[l->n_files]);
+    if (!status)
+        l->n_files++;
+    td_free(path);
+    return status;
+}
+
+static td_status *open_shards(loading *l, const json_t *shards)
+{
+    TD_TRY(TD_NEW(l->files, json_array_size(shards) + 1));
+    for (size_t i = 0; i < json_array_size(shards); i++)
+        TD_TRY(open_shard(l, json_array_get(shards, i)));
+    return NULL;
+}
+
+static const td_safetensors_tensor *find_tensor(const loading *l, const char *name, const td_safetensors **out_file)
+{
+    for (size_t i = 0; i < l->n_files; i++) {
+        const td_safetensors_tensor *tensor = td_safetensors_find(l->files[i], name);
+        *out_file = l->files[i];
+        if (tensor)
+            return tensor;
+    }
+    return NULL;
+}
+
+/* The tensor of an entry, checked. */
+static td_status *match_entry(const loading *l, const td_store_entry *entry, const td_safetensors **out_file,
+                              const td_safetensors_tensor **out_tensor)
+{
+    char *name = tensor_name(entry);
+    if (!name)
+        return no_memory();
+    const td_safetensors_tensor *tensor = find_tensor(l, name, out_file);
+    td_status *status = NULL;
+    if (!tensor)
+        status = TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
+    else if (tensor->dtype != entry->tensor.dtype || tensor->rank != entry->tensor.rank ||
+             memcmp(tensor->dims, entry->tensor.dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
+        status = TD_ERROR(TD_DATA_ERROR, "\"%s\" has another shape or dtype than the model's", name);
+    td_free(name);
+    *out_tensor = tensor;
+    return status;
+}
+
+/* A parameter that the model does not have: the checkpoint is of another model. */
+static td_status *refuse_strangers(const loading *l)
+{
+    for (size_t f = 0; f < l->n_files && l->has_state; f++)
+        for (int64_t i = 0; i < td_safetensors_count(l->files[f]); i++) {
+            const char *name = td_safetensors_at(l->files[f], i)->name;
+            bool parameter = strncmp(name, "param/", 6) == 0, state = strncmp(name, "state/", 6) == 0;
+            if (!parameter && !state)
+                return TD_ERROR(TD_DATA_ERROR, "\"%s\" is neither a parameter nor a state", name);
+            if (parameter && td_store_find(l->store, name + 6) < 0)
+                return TD_ERROR(TD_DATA_ERROR, "the model has no parameter \"%s\": this checkpoint is of another model", name + 6);
+        }
+    return NULL;
+}
+
+static td_status *check_all(loading *l)
+{
+    const td_safetensors *file = NULL;
+    const td_safetensors_tensor *tensor = NULL;
+    for (int32_t i = 0; i < l->store->n_entries; i++) {
+        l->has_state = l->has_state || !l->store->entries[i].is_parameter;
+        TD_TRY(match_entry(l, &l->store->entries[i], &file, &tensor));
+    }
+    return refuse_strangers(l);
+}
+
+static td_status *load_entry(const loading *l, int32_t index, void *piece)
+{
+    const td_safetensors *file = NULL;
+    const td_safetensors_tensor *tensor = NULL;
+    const td_store_entry *entry = &l->store->entries[index];
+    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    TD_TRY(match_entry(l, entry, &file, &tensor));
+    for (int64_t first = 0; first < tensor->elements; first += PIECE_BYTES / size) {
+        int64_t count = tensor->elements - first < PIECE_BYTES / size ? tensor->elements - first : PIECE_BYTES / size;
+        TD_TRY(td_safetensors_read(file, tensor, first * size, count * size, piece));
+        TD_TRY(td_store_write(l->store, index, first, count, piece));
+    }
+    return NULL;
+}
+
+static td_status *load_all(loading *l, const json_t *root)
+{
+    TD_TRY(open_shards(l, json_object_get(root, "shards")));
+    TD_TRY(check_all(l));
+    void *piece = td_calloc(1, PIECE_BYTES);
+    td_status *status = piece ? NULL : no_memory();
+    for (int32_t i = 0; i < l->store->n_entries && !status; i++)
+        status = load_entry(l, i, piece);
+    td_free(piece);
+    return status;
+}
+
+td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position)
+{
+    loading l = {.store = store, .directory = directory};
+    json_t *root = NULL;
+    td_status *status = read_manifest(directory, &root);
+    if (!status)
+        status = load_all(&l, root);
+    if (!status) {
+        const json_t *position = json_object_get(root, "position");
+        store->steps = json_integer_value(json_object_get(root, "steps"));
+        store->updates = json_integer_value(json_object_get(root, "updates"));
+        *out_position = (td_data_position){json_integer_value(json_object_get(position, "epoch")),
+                                           json_integer_value(json_object_get(position, "batch"))};
+    }
+    for (size_t i = 0; i < l.n_files; i++)
+        td_safetensors_close(l.files[i]);
+    td_free(l.files);
+    json_decref(root);
+    return td_status_prefix(status, "checkpoint %s", directory);
+}
