@@ -548,31 +548,21 @@ static void every_failed_allocation_is_an_error_without_a_leak(const case_of *wh
 
 /* ---- the emulated device alone --------------------------------------------------------------------------------------------------- */
 
-/* Runs `touch` in a process of its own; true if a trap ended it. */
-static bool traps(void (*touch)(void *memory), void *memory)
+/* What a process of its own does to be ended by a trap, or not. */
+static void touch_host(void)
 {
-    pid_t child = fork();
-    if (child == 0) {
-        struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none);
-        (void)signal(SIGSEGV, SIG_DFL);
-        (void)signal(SIGBUS, SIG_DFL);
-        touch(memory);
-        _exit(0);
-    }
-    int result = 0;
-    assert_true(waitpid(child, &result, 0) == child);
-    return WIFSIGNALED(result) && (WTERMSIG(result) == SIGSEGV || WTERMSIG(result) == SIGBUS);
+    static char host;
+    *(volatile char *)&host = 1;
 }
 
-static void write_it(void *memory)
+static void touch_device(void)
 {
-    *(volatile char *)memory = 1;
+    bench b = open_bench(&cases[1]);
+    *(volatile char *)allocate(&b, 64) = 1;
 }
 
-static void use_it_in_a_kernel(void *memory)
+static void compute_on_the_hosts_memory(void)
 {
-    (void)memory;
     bench b = open_bench(&cases[1]);
     static float host[4];
     td_tensor x = vector(host, 4);
@@ -585,17 +575,48 @@ static void use_it_in_a_kernel(void *memory)
     finish(&b, b.compute);
 }
 
+static void copy_from_the_hosts_memory_as_if_it_were_the_devices(void)
+{
+    bench b = open_bench(&cases[1]);
+    static char host[64], back[64];
+    download(&b, back, host, sizeof back);
+}
+
+static void (*const touches[])(void) = {touch_host, touch_device, compute_on_the_hosts_memory,
+                                        copy_from_the_hosts_memory_as_if_it_were_the_devices};
+
+/* Whether a trap ends a process that does this. It runs this program again, since a fork alone may not start threads. */
+static bool traps(int touch)
+{
+    char number[8];
+    (void)snprintf(number, sizeof number, "%d", touch);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)execl("/proc/self/exe", "test_device", number, (char *)NULL);
+        _exit(9);
+    }
+    int result = 0;
+    assert_true(waitpid(child, &result, 0) == child);
+    assert_false(WIFEXITED(result) && WEXITSTATUS(result) != 0);
+    return WIFSIGNALED(result) && (WTERMSIG(result) == SIGSEGV || WTERMSIG(result) == SIGBUS);
+}
+
+static int run_touch(const char *number)
+{
+    struct rlimit none = {0, 0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(SIGSEGV, SIG_DFL); /* sanitizers would report it and exit */
+    (void)signal(SIGBUS, SIG_DFL);
+    touches[atoi(number)]();
+    _exit(0);
+}
+
 static void test_touching_the_wrong_side_traps(void **state)
 {
     (void)state;
-    bench b = open_bench(&cases[1]);
-    void *device = allocate(&b, 64);
-    static char host[64];
-    assert_false(traps(write_it, host));
-    assert_true(traps(write_it, device));
-    assert_true(traps(use_it_in_a_kernel, NULL));
-    b.api->release(b.device, device);
-    close_bench(&b);
+    assert_false(traps(0));
+    for (int touch = 1; touch < (int)(sizeof touches / sizeof touches[0]); touch++)
+        assert_true(traps(touch));
 }
 
 static void test_copied_bytes_are_counted_per_direction(void **state)
@@ -642,8 +663,10 @@ OVER_ALL(a_full_queue_makes_the_submitter_wait)
 OVER_ALL(an_event_may_be_destroyed_as_soon_as_it_is_signalled)
 OVER_ALL(every_failed_allocation_is_an_error_without_a_leak)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        return run_touch(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_zeroed_aligned_and_limited),
         cmocka_unit_test(test_properties_say_what_the_device_is),

@@ -9,7 +9,7 @@
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/gemm.h"
 
-/* A vector of floats, and C_ij's fma on it. */
+/* A vector of floats, and fma(a, b, c) on it. */
 #if defined(TD_ISA_avx512)
 #include <immintrin.h>
 enum { LANES = 16, ROWS = 12 };
@@ -63,8 +63,8 @@ typedef struct block {
     int64_t k;
 } block;
 
-/* ROWS x COLUMNS of C, `leading` apart. `row_step` is a->row, or 0 where rows are missing (they repeat the first). */
-static void multiply_block(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+/* ROWS x COLUMNS of C, `leading` apart. */
+static void multiply_block_plainly(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
 {
     vector sum[ROWS][2];
 #pragma GCC unroll 12
@@ -88,6 +88,66 @@ static void multiply_block(const block *in, const int64_t *row_offsets, float *c
         vector_store(c + r * leading + LANES, sum[r][1]);
     }
 }
+
+#if !defined(__FMA__) && defined(__SSE2__)
+#include <emmintrin.h>
+
+/* Without an fma instruction, fmaf is a slow call. But the product of two floats is exact in double, so
+ * s = (double)a * b + c has been rounded once, and rounding s to float gives what fma gives unless s lies just between two
+ * floats (its low 29 bits are a one and zeros), or the result is subnormal, where floats lie wider apart. Both are rare:
+ * such blocks are done again, plainly.
+ *
+ * Adds to two columns' sums, kept as doubles that hold floats; notes in `doubt` where rounding twice could differ. */
+static inline __m128d add_product(__m128d a, __m128d b, __m128d c, __m128i *doubt)
+{
+    const __m128i low_bits = _mm_set1_epi64x(0x1fffffff), between = _mm_set1_epi64x(0x10000000);
+    const __m128d sign = _mm_set1_pd(-0.0), tiny = _mm_set1_pd(0x1p-125), zero = _mm_setzero_pd();
+    __m128d s = _mm_add_pd(_mm_mul_pd(a, b), c), magnitude = _mm_andnot_pd(sign, s);
+    __m128i is_between = _mm_cmpeq_epi32(_mm_and_si128(_mm_castpd_si128(s), low_bits), between);
+    /* The upper halves of `low_bits` and `between` are both 0, so they compare equal: leave them out. */
+    is_between = _mm_and_si128(is_between, low_bits);
+    __m128d is_tiny = _mm_and_pd(_mm_cmplt_pd(magnitude, tiny), _mm_cmpneq_pd(s, zero));
+    *doubt = _mm_or_si128(*doubt, _mm_or_si128(is_between, _mm_castpd_si128(is_tiny)));
+    return _mm_cvtps_pd(_mm_cvtpd_ps(s));
+}
+
+static inline __m128d load_two(const float *p)
+{
+    return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+static void multiply_block(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+{
+    enum { PAIRS = COLUMNS / 2 };
+    __m128d sum[ROWS][PAIRS];
+    __m128i doubt = _mm_setzero_si128();
+    for (int r = 0; r < ROWS; r++)
+        for (int j = 0; j < PAIRS; j++)
+            sum[r][j] = load_two(c + r * leading + 2 * j);
+    for (int64_t k = 0; k < in->k; k++) {
+        const float *a = in->a + k * in->a_k, *b = in->b + k * COLUMNS;
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; r++) {
+            __m128d a_rk = _mm_set1_pd((double)a[row_offsets[r]]);
+#pragma GCC unroll 8
+            for (int j = 0; j < PAIRS; j++)
+                sum[r][j] = add_product(a_rk, load_two(b + 2 * j), sum[r][j], &doubt);
+        }
+    }
+    if (_mm_movemask_epi8(_mm_cmpeq_epi8(doubt, _mm_setzero_si128())) != 0xffff) {
+        multiply_block_plainly(in, row_offsets, c, leading);
+        return;
+    }
+    for (int r = 0; r < ROWS; r++)
+        for (int j = 0; j < PAIRS; j++)
+            _mm_storel_epi64((__m128i *)(void *)(c + r * leading + 2 * j), _mm_castps_si128(_mm_cvtpd_ps(sum[r][j])));
+}
+#else
+static void multiply_block(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+{
+    multiply_block_plainly(in, row_offsets, c, leading);
+}
+#endif
 
 /* The same for a block at the edge of C: it is computed in full beside C, and its `rows` x `columns` are copied. */
 static void multiply_edge(const block *in, const int64_t *row_offsets, float *c, int64_t leading, int64_t rows, int64_t columns)
