@@ -5,11 +5,16 @@
 
 #include "base/dedup.h"
 
-void td_lookup_init(td_lookup *lookup, const td_kernel_call *call, const td_tensor *ids, bool bags_of_one, int64_t offset,
-                    int64_t rows)
+void td_lookup_init(td_lookup *lookup, const td_kernel_call *call, const td_tensor *ids, bool bags_of_one,
+                    int64_t offset, int64_t rows)
 {
-    *lookup = (td_lookup){.op = call->op, .name = call->name, .ids = ids->data, .rows = rows, .offset = offset,
-                          .wide = ids->dtype == TD_I64, .length = 1};
+    *lookup = (td_lookup){.op = call->op,
+                          .name = call->name,
+                          .ids = ids->data,
+                          .rows = rows,
+                          .offset = offset,
+                          .wide = ids->dtype == TD_I64,
+                          .length = 1};
     if (ids->kind == TD_RAGGED) {
         lookup->offsets = ids->index;
         lookup->bags = ids->dims[0];
@@ -48,7 +53,8 @@ td_status *td_lookup_check_offsets(const td_lookup *lookup)
 
 td_status *td_lookup_error(const td_lookup *lookup, int64_t position)
 {
-    td_status *status = td_dedup_bad_id(lookup->ids, lookup->wide ? TD_I64 : TD_I32, position, lookup->offset, lookup->rows);
+    td_status *status =
+        td_dedup_bad_id(lookup->ids, lookup->wide ? TD_I64 : TD_I32, position, lookup->offset, lookup->rows);
     return td_status_prefix(status, "%s %s", lookup->op, lookup->name);
 }
 

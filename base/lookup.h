@@ -14,9 +14,9 @@
 
 /* Ids are read at positions 0 .. count - 1; bag b holds the positions [td_lookup_begin(b), td_lookup_begin(b + 1)). */
 typedef struct td_lookup {
-    const char *op, *name; /* for messages */
-    const void *ids;       /* int64 or int32 */
-    const int64_t *offsets; /* ragged: bags + 1 of them; else NULL */
+    const char *op, *name;       /* for messages */
+    const void *ids;             /* int64 or int32 */
+    const int64_t *offsets;      /* ragged: bags + 1 of them; else NULL */
     int64_t count, bags, length; /* length: ids per bag where offsets is NULL */
     int64_t rows, offset;        /* row = id + offset, in [0, rows) */
     bool wide;                   /* int64 ids */
@@ -24,8 +24,8 @@ typedef struct td_lookup {
 
 /* Reads the header of `ids`: ragged [bags]; dense [bags, length] or, with one id per bag, [..]. `bags_of_one`: every id is
  * its own bag whatever the shape. `offset` must be within +-2^62. */
-void td_lookup_init(td_lookup *lookup, const td_kernel_call *call, const td_tensor *ids, bool bags_of_one, int64_t offset,
-                    int64_t rows);
+void td_lookup_init(td_lookup *lookup, const td_kernel_call *call, const td_tensor *ids, bool bags_of_one,
+                    int64_t offset, int64_t rows);
 /* Checks offsets and every id; the error names op, node, position, id and rule. Call it before reading rows. */
 td_status *td_lookup_check(const td_lookup *lookup) TD_MUST_USE;
 /* Checks the offsets only: first 0, ascending, last `count`. */

@@ -13,11 +13,16 @@ enum { SEED, UPDATE, FIRST_SAMPLE, N_RANDOM };
 
 #define DROPOUT_ATTRS                                                                                                  \
     {.name = "rate", .type = TD_ATTR_FLOAT, .required = true, .help = "probability that an element becomes 0"},        \
-    {.name = "rows_per_sample", .type = TD_ATTR_INT, .i = 1, .help = "how many steps of the first axis are one sample"}
+    {                                                                                                                  \
+        .name = "rows_per_sample", .type = TD_ATTR_INT, .i = 1,                                                        \
+        .help = "how many steps of the first axis are one sample"                                                      \
+    }
 
 static const td_attr_spec dropout_attrs[] = {DROPOUT_ATTRS, {0}};
 static const td_attr_spec gradient_attrs[] = {
-    DROPOUT_ATTRS, {.name = "forward", .type = TD_ATTR_STRING, .required = true, .help = "name of the dropout node"}, {0}};
+    DROPOUT_ATTRS,
+    {.name = "forward", .type = TD_ATTR_STRING, .required = true, .help = "name of the dropout node"},
+    {0}};
 
 static td_status *dropout_infer(td_infer *infer)
 {

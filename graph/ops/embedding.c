@@ -50,8 +50,7 @@ static td_status *embedding_gradient(td_differentiate *d)
         return NULL;
     const td_value table = d->inputs[0];
     /* Only a parameter can take a row-sparse gradient: ops that made a table want it whole. */
-    const bool dense =
-        td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
+    const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
     const td_value inputs[2] = {d->inputs[1], d->output_gradients[0]};
     const td_attr attrs[2] = {TD_INT("rows", td_value_dim(table, 0)),
                               TD_INT("offset", td_attr_int(d->attrs, d->n_attrs, "offset", 0))};
@@ -186,8 +185,9 @@ td_value td_embedding(td_value table, td_value ids, td_embedding_options options
     const td_value inputs[2] = {table, ids};
     const td_attr attrs[2] = {TD_INT("offset", options.offset), TD_FLAG("dense", options.dense)};
     if (table.graph && options.weights.graph)
-        td_graph_fail(table.graph, TD_ERROR(TD_INVALID_ARGUMENT,
-                                            "embedding of %s: per-id weights need embedding_bag; multiply the rows instead",
-                                            td_value_name(table)));
+        td_graph_fail(table.graph,
+                      TD_ERROR(TD_INVALID_ARGUMENT,
+                               "embedding of %s: per-id weights need embedding_bag; multiply the rows instead",
+                               td_value_name(table)));
     return td_graph_add1(table.graph, "embedding", NULL, inputs, 2, attrs, 2);
 }

@@ -13,7 +13,9 @@ enum { TABLE, IDS, WEIGHTS };
 
 #define BAG_ATTRS                                                                                                      \
     {.name = "pooling", .type = TD_ATTR_STRING, .s = "sum", .help = "sum or mean of a bag's rows"},                    \
-    {.name = "offset", .type = TD_ATTR_INT, .help = "added to each id before the lookup"}
+    {                                                                                                                  \
+        .name = "offset", .type = TD_ATTR_INT, .help = "added to each id before the lookup"                            \
+    }
 
 static const td_attr_spec bag_attrs[] = {
     BAG_ATTRS, {.name = "dense", .type = TD_ATTR_BOOL, .help = "the gradient is a whole table, not row-sparse"}, {0}};
@@ -99,7 +101,8 @@ static void bag_cost(const td_kernel_call *call, td_cost *out)
     double read = 4 * ids * dim + (double)td_tensor_bytes(&call->inputs[IDS]);
     if (has_weights(call, WEIGHTS))
         read += 4 * ids;
-    *out = (td_cost){(has_weights(call, WEIGHTS) ? 2 : 1) * ids * dim, read, (double)td_tensor_bytes(&call->outputs[0])};
+    *out =
+        (td_cost){(has_weights(call, WEIGHTS) ? 2 : 1) * ids * dim, read, (double)td_tensor_bytes(&call->outputs[0])};
 }
 
 static td_status *bag_reference(const td_kernel_call *call)
@@ -136,12 +139,10 @@ static td_status *bag_gradient(td_differentiate *d)
     const td_attr attrs[3] = {TD_STRING("pooling", pooling), TD_INT("offset", offset),
                               TD_INT("rows", td_value_dim(table, 0))};
     if (d->wanted[TABLE]) {
-        const bool dense =
-            td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
+        const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
         const td_value inputs[3] = {ids, gradient, weights};
-        d->input_gradients[TABLE] =
-            td_graph_add1(d->graph, dense ? "embedding_bag_gradient_dense" : "embedding_bag_gradient", NULL, inputs, 3,
-                          attrs, 3);
+        d->input_gradients[TABLE] = td_graph_add1(
+            d->graph, dense ? "embedding_bag_gradient_dense" : "embedding_bag_gradient", NULL, inputs, 3, attrs, 3);
     }
     if (weights.id >= 0 && d->wanted[WEIGHTS]) {
         const td_value inputs[3] = {table, ids, gradient};
@@ -278,9 +279,9 @@ static td_status *weights_gradient_infer(td_infer *infer)
 static void weights_gradient_cost(const td_kernel_call *call, td_cost *out)
 {
     const double ids = (double)ids_of(&call->inputs[1]), dim = (double)call->inputs[0].dims[1];
-    *out = (td_cost){2 * ids * dim,
-                     4 * ids * dim + (double)td_tensor_bytes(&call->inputs[1]) + (double)td_tensor_bytes(&call->inputs[2]),
-                     4 * ids};
+    *out = (td_cost){
+        2 * ids * dim,
+        4 * ids * dim + (double)td_tensor_bytes(&call->inputs[1]) + (double)td_tensor_bytes(&call->inputs[2]), 4 * ids};
 }
 
 /* The dot product (base/sums.h order) of a position's row and its bag's gradient, divided by the count for the mean. */

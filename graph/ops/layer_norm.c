@@ -117,13 +117,14 @@ static td_status *gradient_infer(td_infer *infer)
 
 static void gradient_cost(const td_kernel_call *call, td_cost *out)
 {
-    const double bytes = (double)td_tensor_bytes(&call->inputs[INPUT]), row = (double)td_tensor_bytes(&call->inputs[WEIGHT]);
+    const double bytes = (double)td_tensor_bytes(&call->inputs[INPUT]),
+                 row = (double)td_tensor_bytes(&call->inputs[WEIGHT]);
     *out = (td_cost){12 * bytes / 4, 2 * bytes + row, bytes + 2 * row};
 }
 
 /* With h = (x - mean) r and g = gradient * weight: r (g - mean(g) - h mean(g h)). */
-static void row_gradient(const float *gradient, const float *x, const float *weight, float mean, float reciprocal, int64_t n,
-                         float *out)
+static void row_gradient(const float *gradient, const float *x, const float *weight, float mean, float reciprocal,
+                         int64_t n, float *out)
 {
     float sums[TD_SUM_LANES] = {0}, products[TD_SUM_LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
@@ -139,7 +140,8 @@ static void row_gradient(const float *gradient, const float *x, const float *wei
 }
 
 /* Column i of the gradients of weight and bias. */
-static void column_gradient(const td_kernel_call *call, int64_t rows, int64_t n, int64_t i, float *out_weight, float *out_bias)
+static void column_gradient(const td_kernel_call *call, int64_t rows, int64_t n, int64_t i, float *out_weight,
+                            float *out_bias)
 {
     const float *gradient = call->inputs[GRADIENT].data, *x = call->inputs[INPUT].data;
     const float *means = call->inputs[MEAN].data, *reciprocals = call->inputs[RECIPROCAL].data;
@@ -164,8 +166,9 @@ static td_status *gradient_reference(const td_kernel_call *call)
     for (int64_t i = 0; i < n; i++)
         column_gradient(call, rows, n, i, (float *)call->outputs[1].data + i, (float *)call->outputs[2].data + i);
     for (int64_t row = 0; row < rows && n > 0; row++)
-        row_gradient((const float *)call->inputs[GRADIENT].data + row * n, (const float *)call->inputs[INPUT].data + row * n,
-                     call->inputs[WEIGHT].data, means[row], reciprocals[row], n, (float *)call->outputs[0].data + row * n);
+        row_gradient((const float *)call->inputs[GRADIENT].data + row * n,
+                     (const float *)call->inputs[INPUT].data + row * n, call->inputs[WEIGHT].data, means[row],
+                     reciprocals[row], n, (float *)call->outputs[0].data + row * n);
     return NULL;
 }
 
@@ -210,7 +213,8 @@ td_value td_layer_norm(td_value x, double epsilon, const char *name)
         return TD_NO_VALUE;
     }
     const td_dim last = shape.dims[shape.rank - 1];
-    const td_value inputs[3] = {x, row_parameter(x.graph, name, "weight", last, 1), row_parameter(x.graph, name, "bias", last, 0)};
+    const td_value inputs[3] = {x, row_parameter(x.graph, name, "weight", last, 1),
+                                row_parameter(x.graph, name, "bias", last, 0)};
     const td_attr attrs[1] = {TD_FLOAT("epsilon", epsilon)};
     td_value outputs[3];
     td_graph_add(x.graph, "layer_norm", node, inputs, 3, attrs, 1, outputs, 3);

@@ -15,7 +15,8 @@ static inline td_status *lookup_require_ids(const td_infer *infer, int32_t index
 {
     const td_type *ids = &infer->inputs[index];
     if (ids->kind != TD_DENSE && !(ragged && ids->kind == TD_RAGGED))
-        return TD_SHAPE_ERROR(infer, "ids must be dense%s", ragged ? " or ragged" : " (for bags of ids use embedding_bag)");
+        return TD_SHAPE_ERROR(infer, "ids must be dense%s",
+                              ragged ? " or ragged" : " (for bags of ids use embedding_bag)");
     if (ids->dtype != TD_I64 && ids->dtype != TD_I32)
         return TD_SHAPE_ERROR(infer, "ids must be i64 or i32, not %s", td_dtype_name(ids->dtype));
     const int64_t offset = td_attr_int(infer->attrs, infer->n_attrs, "offset", 0);

@@ -26,7 +26,8 @@ static inline float loss_mean(const td_kernel_call *call, int64_t n, loss_of_one
 /* The gradient of the loss (a scalar or a dense [1], f32 or f64), shared by n samples: divided in double, rounded once. */
 static inline float loss_factor(const td_tensor *gradient, int64_t n)
 {
-    const double seed = gradient->dtype == TD_F64 ? *(const double *)gradient->data : (double)*(const float *)gradient->data;
+    const double seed =
+        gradient->dtype == TD_F64 ? *(const double *)gradient->data : (double)*(const float *)gradient->data;
     return n ? (float)(seed / (double)n) : 0;
 }
 

@@ -51,7 +51,8 @@ static void add_cost(const td_kernel_call *call, td_cost *out)
 static td_status *add_reference(const td_kernel_call *call)
 {
     const td_tensor *a = &call->inputs[0], *b = &call->inputs[1], *out = &call->outputs[0];
-    const int64_t *a_rows = a->index, *b_rows = b->index, a_count = *(int64_t *)a->count, b_count = *(int64_t *)b->count;
+    const int64_t *a_rows = a->index, *b_rows = b->index, a_count = *(int64_t *)a->count,
+                  b_count = *(int64_t *)b->count;
     const int64_t elements = row_elements(out);
     int64_t *rows = out->index, n = 0;
     for (int64_t i = 0, j = 0; i < a_count || j < b_count; n++) {

@@ -48,7 +48,8 @@ static td_status *check_labels(const td_kernel_call *call)
     for (int64_t sample = 0; sample < samples; sample++) {
         const int64_t label = label_at(&call->inputs[1], sample);
         if (label < 0 || label >= classes)
-            return TD_ERROR(TD_DATA_ERROR, "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
+            return TD_ERROR(TD_DATA_ERROR,
+                            "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
                             call->op, call->name, label, sample, classes);
     }
     return NULL;

@@ -1,0 +1,46 @@
+/* Cases of optimizers, alone and fused with an embedding's backward. */
+#include "tests/conformance/conformance.h"
+
+/* An element-wise rule with these states, on dense and row-sparse gradients. */
+#define RULE_CASES(rule, dense_states, sparse_states, big_states)                                                      \
+    {rule, "f32[37,5] f32[37,5] f32*16:coefficients" dense_states, NULL, 1, 0, 0},                                     \
+        {rule, "f32[37,5] f32[37,5]{N} f32*16:coefficients" sparse_states, NULL, 1, 30, 0},                            \
+    {                                                                                                                  \
+        rule, "f32[257,129] f32[257,129] f32*16:coefficients" big_states, NULL, 1, 0, 0                                \
+    }
+#define STATE " f32[37,5]:positive"
+#define BIG_STATE " f32[257,129]:positive"
+
+#define UPDATE_CASE(rule, states)                                                                                      \
+    {                                                                                                                  \
+        "embedding_update", "f32[50,8] f32[B,8] i64[B]{N}<50 - f32*16=0.5,0.05,0.01,0.9,0.99,0.5,1,1" states,          \
+            "rule=" rule, 9, 40, 0                                                                                     \
+    }
+
+const conformance_case optimizer_cases[] = {
+    {"sgd", "f32[37,5] f32[37,5] f32*16:coefficients", NULL, 1, 0, 0},
+    {"sgd", "f32[37,5] f32[37,5]{N} f32*16:coefficients", NULL, 1, 30, 0},
+    RULE_CASES("sgd", STATE, STATE, BIG_STATE),
+    RULE_CASES("adagrad", STATE, STATE, BIG_STATE),
+    {"rowwise_adagrad", "f32[37,5] f32[37,5]{N} f32*16:coefficients f32[37]:positive", NULL, 1, 30, 0},
+    {"rowwise_adagrad", "f32[900,33] f32[900,33]{N} f32*16:coefficients f32[900]:positive", NULL, 1, 700, 0},
+    RULE_CASES("rmsprop", STATE, STATE, BIG_STATE),
+    RULE_CASES("adam", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
+    RULE_CASES("adamw", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
+    RULE_CASES("adam_weight_decay", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
+    RULE_CASES("lion", STATE, STATE, BIG_STATE),
+    {"lazy_adam", "f32[37,5] f32[37,5]{N} f32*16:coefficients" STATE STATE, NULL, 1, 30, 0},
+    {"lazy_adam", "f32[900,16] f32[900,16]{N} f32*16:coefficients f32[900,16]:positive f32[900,16]:positive", NULL, 1,
+     700, 0},
+    {"ftrl", "f32[37,5] f32[37,5]{N} f32*16:coefficients" STATE STATE, NULL, 1, 30, 0},
+    UPDATE_CASE("sgd", ""),
+    UPDATE_CASE("adagrad", " f32[50,8]:positive"),
+    UPDATE_CASE("rowwise_adagrad", " f32[50]:positive"),
+    UPDATE_CASE("lazy_adam", " f32[50,8]:positive f32[50,8]:positive"),
+    {"embedding_update", "f32[50,3] f32[B,3] i32[B,4]<45 f32[B,4] f32*16=0.5,0.05,0.01,0.9 f32[50,3]:positive",
+     "rule=adagrad pooling=mean offset=5", 9, 0, 0},
+    {"embedding_update", "f32[50,16] f32[B,16] i64[B]<50 - f32*16=0.5,0.05,0.01,0.9 f32[50,16]:positive",
+     "rule=adagrad pooling=none", 90, 0, 0},
+    {"embedding_update", "f32[50,8] f32[B,8] i64[B]{N}<50:bad - f32*16=0.5,0.05", "rule=sgd", 9, 40, CASE_FAILS},
+    {0},
+};
