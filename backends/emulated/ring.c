@@ -91,10 +91,14 @@ void td_ring_publish(td_ring *ring)
     ring->pending = 0;
 }
 
+/* A filler goes with it: a reader that has just seen an open ring sleeps on the counter, and only a counter that moves is
+ * sure to keep it awake. */
 void td_ring_close(td_ring *ring)
 {
+    wait_for_room(ring, 1);
+    *at(ring, atomic_load_explicit(&ring->written, memory_order_relaxed)) = (header){.units = 1, .is_filler = 1};
     atomic_store(&ring->closed, true);
-    td_futex_wake_all(&ring->written);
+    advance(ring, 1);
 }
 
 void *td_ring_next(td_ring *ring)
