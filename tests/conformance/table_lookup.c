@@ -45,6 +45,15 @@ const conformance_case lookup_cases[] = {
     {"embedding_bag_weights_gradient", "f32[50,3] i32[B,5]<50 f32[B,3]", NULL, 9, 0, 0},
     {"embedding_bag_weights_gradient", "f32[50,3] i32[B,5]<50:bad f32[B,3]", NULL, 9, 0, CASE_FAILS},
 
+    {"lookup_early", "f32[50,8] i64[B]<50 i64[N]<50", NULL, 19, 12, 0},
+    {"lookup_early", "f32[90,16] i64[B]{N}<90 i64[B]<90", "pooling=sum", 19, 40, 0},
+    {"lookup_early", "f32[90,5] i32[B,3]<80 i32[B,3]<80 f32[B,3]", "pooling=mean offset=10", 19, 0, 0},
+    {"lookup_early", "f32[5000,16] i64[B]{N}<5000 i64[B]<5000", "pooling=sum", 900, 1500, 0},
+    {"lookup_early", "f32[50,8] i64[B]<50:bad i64[N]<50", NULL, 19, 12, CASE_FAILS},
+    {"lookup_rest", "f32[50,8] i64[B]<50 f32[B,8] u8[B]<2", NULL, 19, 0, 0},
+    {"lookup_rest", "f32[90,16] i64[B]{N}<90 f32[B,16] u8[B]<2", "pooling=sum", 19, 40, 0},
+    {"lookup_rest", "f32[90,5] i32[B,3]<80 f32[B,5] u8[B]<2 f32[B,3]", "pooling=mean offset=10", 19, 0, 0},
+
     {"row_sparse_add", "f32[60,8]{B} f32[60,8]{N}", NULL, 30, 40, 0},
     {"row_sparse_add", "f32[5,3]{B} f32[5,3]{B}", NULL, 5, 0, 0},
     {"row_sparse_add", "f32[2000,16]{B} f32[2000,16]{N}", NULL, 900, 1200, 0},

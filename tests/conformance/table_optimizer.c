@@ -28,6 +28,8 @@ const conformance_case optimizer_cases[] = {
     RULE_CASES("adam", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
     RULE_CASES("adamw", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
     RULE_CASES("adam_weight_decay", STATE STATE, STATE STATE, BIG_STATE BIG_STATE),
+    {"lamb", "f32[37,5] f32[37,5] f32*16:coefficients" STATE STATE, NULL, 1, 0, 0},
+    {"lamb", "f32[257,129] f32[257,129] f32*16:coefficients" BIG_STATE BIG_STATE, NULL, 1, 0, 0},
     RULE_CASES("lion", STATE, STATE, BIG_STATE),
     {"lazy_adam", "f32[37,5] f32[37,5]{N} f32*16:coefficients" STATE STATE, NULL, 1, 30, 0},
     {"lazy_adam", "f32[900,16] f32[900,16]{N} f32*16:coefficients f32[900,16]:positive f32[900,16]:positive", NULL, 1,
