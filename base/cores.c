@@ -28,3 +28,18 @@ td_status *td_cores_bind_self(const td_core_set *set)
         return TD_ERROR(TD_IO, "cannot bind a thread to %d core(s): %s", td_core_set_count(set), strerror(errno));
     return NULL;
 }
+
+/* A control group's set of cores shows only by trying: where it has the core, binding to it succeeds. */
+bool td_cores_usable(int32_t core)
+{
+    td_core_set before = {{0}}, one = {{0}};
+    if (core < 0 || core >= TD_MAX_CORES || sched_getaffinity(0, sizeof before, (cpu_set_t *)(void *)&before) < 0)
+        return false;
+    if (td_core_set_has(&before, core))
+        return true;
+    td_core_set_add(&one, core);
+    bool usable = sched_setaffinity(0, sizeof one, (const cpu_set_t *)(const void *)&one) == 0;
+    if (usable)
+        (void)sched_setaffinity(0, sizeof before, (const cpu_set_t *)(const void *)&before);
+    return usable;
+}

@@ -29,4 +29,7 @@ td_status *td_cores_allowed(td_core_set *out_set) TD_MUST_USE;
 /* Binds the calling thread to these. */
 td_status *td_cores_bind_self(const td_core_set *set) TD_MUST_USE;
 
+/* Whether this process may run on a core at all; the calling thread's own mask may be narrower. */
+bool td_cores_usable(int32_t core);
+
 #endif

@@ -64,10 +64,10 @@ static void elements_of_block(td_philox_key key, int64_t block, td_random_kind k
             out[i] = (float)(a + b * normal[i]);
         return;
     }
-    float end = (float)b, last = nextafterf(end, (float)a); /* rounding to float must not reach the open end */
+    float end = (float)b;
     for (int i = 0; i < 4; i++) {
         float value = (float)(a + (b - a) * (double)td_philox_uniform(bits[i]));
-        out[i] = value == end ? last : value;
+        out[i] = value == end ? nextafterf(end, (float)a) : value; /* rounding to float must not reach the open end */
     }
 }
 

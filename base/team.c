@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/cores.h"
 #include "base/futex.h"
 #include "base/memory.h"
@@ -180,10 +181,9 @@ static td_status *assign_cores(td_team *team, const int32_t *cores, int32_t n_co
     td_core_set allowed, given = {{0}};
     TD_TRY(td_cores_allowed(&allowed));
     for (int32_t i = 0; i < n_cores; i++) {
-        if (!td_core_set_has(&allowed, cores[i]))
+        if (!td_cores_usable(cores[i]))
             return TD_ERROR(TD_INVALID_ARGUMENT,
-                            "core %d is not among the %d this process may use; see `taskset -p $$`", cores[i],
-                            td_core_set_count(&allowed));
+                            "core %d is not among those this process may use; see `taskset -cp $$`", cores[i]);
         td_core_set_add(&given, cores[i]);
     }
     int32_t usable = td_core_set_count(n_cores ? &given : &allowed);
@@ -197,8 +197,9 @@ static td_status *assign_cores(td_team *team, const int32_t *cores, int32_t n_co
         td_core_set_add(&one, cores[i]);
         *(i ? &team->workers[i - 1].cores : &team->caller_cores) = one;
     }
-    atomic_init(&team->spins, usable >= team->threads ? SPINS : 0);
-    team->core_each = usable >= team->threads;
+    double quota = td_cgroup_read("").cpus; /* spinning uses up a quota of time without getting anything done */
+    team->core_each = usable >= team->threads && (quota == 0 || quota >= team->threads);
+    atomic_init(&team->spins, team->core_each ? SPINS : 0);
     return NULL;
 }
 

@@ -22,7 +22,7 @@ typedef struct td_team td_team;
 typedef void (*td_team_task)(void *context, int64_t index, int32_t thread);
 
 /* `threads` counts the caller; at least 1. `cores`: processing units by operating-system index that the team may use
- * (copied); n_cores 0: no binding. With a core for each thread, thread i is bound to cores[i]; otherwise every thread
+ * (copied); n_cores 0: no binding, the mask of the calling thread holds. With a core for each thread, thread i is bound to cores[i]; otherwise every thread
  * to all of them. The caller stays where it is until td_team_bind_self. Errors: a core this process may not use, no
  * memory, no more threads. */
 td_status *td_team_create(int32_t threads, const int32_t *cores, int32_t n_cores, td_team **out_team) TD_MUST_USE;

@@ -185,6 +185,34 @@ static void test_one_core_each_where_there_are_enough(void **state)
     assert_ok(td_cores_bind_self(&before));
 }
 
+/* The creating thread's own mask does not matter: a lane's thread is bound before it makes the next lane's team. */
+static void test_a_bound_thread_makes_teams_elsewhere(void **state)
+{
+    (void)state;
+    td_core_set before, first = {{0}}, after, sets[2];
+    assert_ok(td_cores_allowed(&before));
+    int32_t cores[2], n = 0;
+    for (int32_t core = 0; core < TD_MAX_CORES && n < 2; core++)
+        if (td_core_set_has(&before, core))
+            cores[n++] = core;
+    if (n < 2)
+        skip();
+    td_core_set_add(&first, cores[0]);
+    assert_ok(td_cores_bind_self(&first));
+    td_team *team = NULL;
+    td_status *status = td_team_create(2, &cores[1], 1, &team);
+    td_status *read = td_cores_allowed(&after);
+    if (!status)
+        td_team_run(team, 2, read_cores, sets);
+    assert_ok(td_cores_bind_self(&before));
+    assert_ok(status);
+    assert_ok(read);
+    assert_memory_equal(&after, &first, sizeof after); /* and keeps its own */
+    assert_int_equal(td_core_set_count(&sets[1]), 1);
+    assert_true(td_core_set_has(&sets[1], cores[1]));
+    td_team_destroy(team);
+}
+
 static void test_refusals_name_the_value(void **state)
 {
     (void)state;
@@ -236,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_many_short_runs_lose_nothing),
         cmocka_unit_test(test_threads_are_bound_to_given_cores),
         cmocka_unit_test(test_one_core_each_where_there_are_enough),
+        cmocka_unit_test(test_a_bound_thread_makes_teams_elsewhere),
         cmocka_unit_test(test_refusals_name_the_value),
         cmocka_unit_test(test_survives_allocation_failures),
         cmocka_unit_test(test_a_run_allocates_nothing),
