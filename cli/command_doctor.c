@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/doctor.h"
 #include "cli/json.h"
+#include "cli/terminal.h"
 
 static const char *const levels[] = {"ok", "warn", "miss"};
 
@@ -20,6 +21,17 @@ static td_status *print_json(const td_doctor_line *lines, int32_t n, FILE *out)
     return td_json_print(list, out);
 }
 
+static void print_line(const td_doctor_line *line, int widest, FILE *out)
+{
+    static const td_colour colours[] = {TD_COLOUR_GREEN, TD_COLOUR_YELLOW, TD_COLOUR_RED};
+    fprintf(out, "%s%-4s%s  ", td_colour_on(out, colours[line->level]), levels[line->level],
+            td_colour_on(out, TD_COLOUR_NONE));
+    if (line->fix[0])
+        fprintf(out, "%-*s   %s\n", widest, line->text, line->fix);
+    else
+        fprintf(out, "%s\n", line->text);
+}
+
 static td_status *run(const td_arguments *arguments)
 {
     td_doctor_facts facts;
@@ -32,13 +44,8 @@ static td_status *run(const td_arguments *arguments)
     for (int32_t i = 0; i < n; i++)
         if (lines[i].fix[0] && strlen(lines[i].text) > widest)
             widest = strlen(lines[i].text);
-    for (int32_t i = 0; i < n; i++) {
-        if (lines[i].fix[0])
-            fprintf(arguments->out, "%-4s  %-*s   %s\n", levels[lines[i].level], (int)widest, lines[i].text,
-                    lines[i].fix);
-        else
-            fprintf(arguments->out, "%-4s  %s\n", levels[lines[i].level], lines[i].text);
-    }
+    for (int32_t i = 0; i < n; i++)
+        print_line(&lines[i], (int)widest, arguments->out);
     return NULL;
 }
 

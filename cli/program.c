@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/config_keys.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 
 #define COMMAND(name) extern const td_command td_command_##name;
@@ -40,6 +41,7 @@ int td_exit_code(const td_status *status)
         return 0;
     case TD_INVALID_ARGUMENT:
     case TD_UNSUPPORTED:
+    case TD_NOT_FOUND: /* a name or a file that somebody gave */
         return 2;
     case TD_DOES_NOT_FIT:
         return 3;
@@ -133,7 +135,8 @@ int td_program(int argc, char **argv, FILE *out, FILE *errors)
     if (!status && (fflush(out) || ferror(out)))
         status = TD_ERROR(TD_IO, "cannot write the output");
     if (status)
-        fprintf(errors, "tandem: %s\n", td_status_message(status));
+        fprintf(errors, "%standem:%s %s\n", td_colour_on(errors, TD_COLOUR_RED), td_colour_on(errors, TD_COLOUR_NONE),
+                td_status_message(status));
     int code = td_exit_code(status);
     td_status_destroy(status);
     return code;

@@ -1,25 +1,9 @@
 /* Progress on a terminal and elsewhere: see cli/progress.h. */
 #include "cli/progress.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "base/units.h"
 
 enum { REWRITE_NS = 100000000 };
-
-bool td_stream_is_terminal(FILE *stream)
-{
-    int descriptor = stream ? fileno(stream) : -1;
-    return descriptor >= 0 && isatty(descriptor);
-}
-
-bool td_stream_wants_colour(FILE *stream)
-{
-    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
-    bool dumb = terminal && terminal[0] == 'd' && terminal[1] == 'u';
-    return td_stream_is_terminal(stream) && !(no_colour && no_colour[0]) && !dumb;
-}
 
 const char *td_clock_text(double seconds, char buffer[32])
 {

@@ -28,9 +28,6 @@ void td_progress_step(td_progress *progress, int64_t epoch, int64_t batch, int64
 /* Ends the line, so that other output starts on one of its own. */
 void td_progress_end(td_progress *progress);
 
-/* Whether a stream is a terminal; and one that wants colour (NO_COLOR is not set). */
-bool td_stream_is_terminal(FILE *stream);
-bool td_stream_wants_colour(FILE *stream);
 /* "0:29", "1:02:33". */
 const char *td_clock_text(double seconds, char buffer[32]);
 

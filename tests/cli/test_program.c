@@ -92,8 +92,9 @@ static void test_codes_follow_the_error(void **state)
     static const struct {
         td_code code;
         int exit;
-    } cases[] = {{TD_OK, 0},          {TD_INVALID_ARGUMENT, 2}, {TD_UNSUPPORTED, 2}, {TD_DOES_NOT_FIT, 3},
-                 {TD_CANCELLED, 130}, {TD_DATA_ERROR, 1},       {TD_IO, 1},          {TD_INTERNAL, 1}};
+    } cases[] = {{TD_OK, 0},           {TD_INVALID_ARGUMENT, 2}, {TD_UNSUPPORTED, 2}, {TD_NOT_FOUND, 2},
+                 {TD_DOES_NOT_FIT, 3}, {TD_CANCELLED, 130},      {TD_DATA_ERROR, 1},  {TD_IO, 1},
+                 {TD_INTERNAL, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         td_status *status = cases[i].code ? TD_ERROR(cases[i].code, "x") : NULL;
         assert_int_equal(td_exit_code(status), cases[i].exit);

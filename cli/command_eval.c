@@ -1,0 +1,93 @@
+/* tandem eval: metrics of a checkpoint on the data's test part, or on its training part. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/evaluation.h"
+#include "cli/json.h"
+#include "cli/run_directory.h"
+
+static td_status *load(const char *checkpoint, td_store *store)
+{
+    char *path = NULL;
+    td_data_position position;
+    TD_TRY(td_checkpoint_resolve(checkpoint, &path));
+    td_status *status = td_store_load(store, path, &position);
+    td_free(path);
+    return status;
+}
+
+static td_status *print(const td_evaluation *evaluation, const td_store *store, bool as_json, FILE *out)
+{
+    if (as_json)
+        return td_json_print(json_pack("{s:I, s:I, s:o}", "steps", (json_int_t)td_store_steps(store), "samples",
+                                       (json_int_t)evaluation->samples, "metrics", td_evaluation_json(evaluation)),
+                             out);
+    fprintf(out, "%lld samples, after %lld steps\n", (long long)evaluation->samples, (long long)td_store_steps(store));
+    for (int32_t i = 0; i < evaluation->n; i++)
+        fprintf(out, "  %-16s %.6f\n", evaluation->names[i], evaluation->values[i]);
+    return NULL;
+}
+
+static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
+{
+    const char *part = td_argument(arguments, "--part");
+    if (part && strcmp(part, "train") && strcmp(part, "test"))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "--part %s: it is train or test", part);
+    if (!setup->dataset)
+        return TD_SECTION_ERROR(setup->root, "graph", "evaluation needs data: a section data with format and train");
+    td_plan *plan = NULL;
+    td_store *store = NULL;
+    td_evaluation evaluation = {0};
+    td_part which = part && !strcmp(part, "train") ? TD_PART_TRAIN : TD_PART_TEST;
+    td_status *status = td_evaluation_plan(setup, NULL, &plan);
+    if (!status)
+        status = td_store_create(plan, &store);
+    if (!status)
+        status = load(td_argument(arguments, "--checkpoint"), store);
+    if (!status)
+        status = td_evaluate_with(setup, plan, store, which, &evaluation);
+    if (!status && !evaluation.samples)
+        status = TD_ERROR(TD_INVALID_ARGUMENT,
+                          "the data has no test part; give data.test or data.train_share, or --part train");
+    if (!status)
+        status = print(&evaluation, store, td_argument_flag(arguments, "--json"), arguments->out);
+    td_store_release(store);
+    td_plan_release(plan);
+    return status;
+}
+
+static td_status *run(const td_arguments *arguments)
+{
+    if (!td_argument(arguments, "--checkpoint"))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "eval: --checkpoint is missing"),
+                              "usage: tandem eval CONFIG --checkpoint DIR");
+    td_config *config = NULL;
+    td_setup setup;
+    TD_TRY(td_arguments_config(arguments, &config));
+    td_status *status = td_setup_open(config, &setup);
+    if (!status) {
+        status = evaluate(arguments, &setup);
+        td_setup_close(&setup);
+    }
+    td_config_destroy(config);
+    return status;
+}
+
+static const td_command_option options[] = {
+    {"--checkpoint", "DIR", "a checkpoint, or the folder of a run: its newest one"},
+    {"--part", "PART", "test (default) or train"},
+    TD_OPTION_SET,
+    TD_OPTION_JSON,
+    {NULL, NULL, NULL},
+};
+
+const td_command td_command_eval = {
+    .name = "eval",
+    .summary = "says how good a checkpoint is on a data set",
+    .usage = "CONFIG --checkpoint DIR [--part train] [--set KEY=VALUE]... [--json]",
+    .least = 1,
+    .most = 1,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,269 @@
+/* tandem train: trains what a configuration says, and leaves a folder with summary.json, run.json and checkpoints. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/json.h"
+#include "cli/run_directory.h"
+#include "cli/summary.h"
+#include "cli/terminal.h"
+
+/* All of one run. */
+typedef struct job {
+    const td_arguments *arguments;
+    const td_config *config;
+    FILE *talk; /* progress and lines for people; NULL: nothing */
+    td_setup setup;
+    td_training training;
+    td_evaluation evaluation;
+    char *run, *checkpoints;
+    char *single_name;
+    int64_t single_bytes;
+    bool resumed;
+} job;
+
+/* ---- before the first step ------------------------------------------------------------------------------------------------- */
+
+static td_status *watch(job *j)
+{
+    const char *name = td_argument(j->arguments, "--watch");
+    if (!name)
+        return NULL;
+    td_value value = td_graph_find(j->setup.graph, name);
+    if (value.id < 0)
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "--watch %s: the model has no value of that name (tandem plan --json has all)", name);
+    if (td_value_kind(value) != TD_DENSE || td_value_dtype(value) != TD_F32)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "--watch %s: only dense f32 values can be watched", name);
+    td_output(value);
+    j->training.watch = name;
+    return NULL;
+}
+
+static td_status *load_newest(job *j)
+{
+    char *path = NULL;
+    TD_TRY(td_checkpoint_newest(j->checkpoints, &path));
+    if (!path)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "--resume: %s holds no checkpoint", j->checkpoints);
+    td_status *status = td_store_load(j->training.store, path, &j->training.position);
+    td_free(path);
+    return status;
+}
+
+static td_status *choose_folders(job *j)
+{
+    const char *wanted = td_argument(j->arguments, "--run");
+    if (j->resumed)
+        TD_TRY(td_run_find(j->setup.name, wanted, &j->run));
+    else
+        TD_TRY(td_run_create(j->setup.name, wanted, &j->run));
+    TD_TRY(td_section_path(j->setup.root, "checkpoint.directory", &j->checkpoints));
+    if (!j->checkpoints)
+        j->checkpoints = td_format("%s/checkpoints", j->run);
+    return j->checkpoints ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+}
+
+static td_status *write_json(const char *folder, const char *name, json_t *json)
+{
+    char *path = td_format("%s/%s", folder, name);
+    if (!path) {
+        json_decref(json);
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    }
+    td_status *status = td_json_write(json, path);
+    td_free(path);
+    return status;
+}
+
+static td_status *write_lineage(job *j)
+{
+    json_t *json = NULL;
+    TD_TRY(td_lineage_json(j->config, &j->training, j->resumed, &json));
+    return write_json(j->run, "run.json", json);
+}
+
+/* What the default device would need for all of it. Not an error when that cannot be said. */
+static void measure_single(job *j)
+{
+    td_train_options options;
+    td_plan *plan = NULL;
+    bool lifted = false;
+    if (td_plan_summarize(j->training.plan).devices < 2)
+        return;
+    td_status *status = td_setup_single(j->setup.root, j->setup.steps, NULL, &options, &j->single_name, &lifted);
+    if (status) {
+        td_status_destroy(status);
+        return;
+    }
+    status = td_plan_train(j->setup.graph, j->setup.model.loss, &options, &plan);
+    for (int32_t i = 0; !status && i < td_plan_summarize(plan).devices; i++) {
+        td_plan_device_summary device = td_plan_device(plan, i);
+        if (!strcmp(device.name, j->single_name) && !device.is_host)
+            j->single_bytes = (int64_t)device.peak_bytes;
+    }
+    td_status_destroy(status);
+    td_plan_release(plan);
+    td_train_options_deinit(&options);
+}
+
+static void print_start(const job *j)
+{
+    td_plan_summary plan = td_plan_summarize(j->training.plan);
+    char traffic[TD_UNIT_TEXT];
+    fprintf(j->talk, "%s on ", j->setup.name);
+    for (int32_t i = 0; i < plan.devices; i++)
+        fprintf(j->talk, "%s%s", i ? " + " : "", td_plan_device(j->training.plan, i).name);
+    fprintf(j->talk, ": %d subgraph%s, %d cut edge%s, %s copied a step   run %s\n", plan.subgraphs,
+            plan.subgraphs == 1 ? "" : "s", plan.cut_edges, plan.cut_edges == 1 ? "" : "s",
+            td_format_traffic(traffic, (double)(plan.to_device_bytes_per_step + plan.to_host_bytes_per_step)), j->run);
+    if (j->resumed)
+        fprintf(j->talk, "resumed after step %lld\n", (long long)td_store_steps(j->training.store));
+}
+
+static void print_notes(const job *j)
+{
+    const char *note;
+    for (int32_t i = 0; (note = td_dataset_note(j->setup.dataset, i)); i++)
+        fprintf(j->talk, "data: %s\n", note);
+}
+
+static void set_progress(job *j)
+{
+    td_progress *progress = &j->training.progress;
+    progress->stream = j->talk;
+    progress->terminal = td_stream_is_terminal(j->talk);
+    progress->epochs = td_section_int(j->setup.root, "train.epochs");
+    progress->steps_per_epoch = j->setup.steps_per_epoch;
+    progress->steps = j->setup.steps;
+    progress->every = td_section_int(j->setup.root, "train.log_every");
+}
+
+static td_status *prepare(job *j)
+{
+    TD_TRY(td_setup_open(j->config, &j->setup));
+    if (!j->setup.dataset)
+        return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");
+    j->training.setup = &j->setup;
+    TD_TRY(watch(j));
+    TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
+    TD_TRY(td_store_create(j->training.plan, &j->training.store));
+    TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
+    TD_TRY(choose_folders(j));
+    j->training.checkpoints = j->checkpoints;
+    if (j->resumed)
+        TD_TRY(load_newest(j));
+    TD_TRY(write_lineage(j));
+    set_progress(j);
+    return NULL;
+}
+
+/* ---- after the last ---------------------------------------------------------------------------------------------------------- */
+
+static td_status *interrupted(const job *j)
+{
+    td_status *status = TD_ERROR(TD_CANCELLED, "interrupted after step %lld of %lld", (long long)j->training.steps,
+                                 (long long)j->setup.steps);
+    return td_status_help(status, "the checkpoint is %s; go on with: tandem train %s --run %s --resume",
+                          j->training.last_checkpoint, td_config_origin(j->config), j->run);
+}
+
+static double generator_auc(const job *j)
+{
+    double auc = NAN;
+    bool generated = !strcmp(td_dataset_schema(j->setup.dataset)->format, "synthetic");
+    bool tested = td_dataset_schema(j->setup.dataset)->test_rows > 0;
+    td_status *status = generated && tested ? td_dataset_true_auc(j->setup.dataset, TD_PART_TEST, &auc) : NULL;
+    if (status)
+        auc = NAN;
+    td_status_destroy(status);
+    return auc;
+}
+
+static td_status *report(job *j)
+{
+    TD_TRY(td_evaluate(&j->setup, j->training.store, TD_PART_TEST, &j->evaluation));
+    measure_single(j);
+    td_summary summary = {.training = &j->training,
+                          .evaluation = &j->evaluation,
+                          .generator_auc = generator_auc(j),
+                          .single_bytes = j->single_bytes,
+                          .single_name = j->single_name,
+                          .config = td_config_origin(j->config),
+                          .run = j->run};
+    json_t *json = NULL;
+    TD_TRY(td_summary_json(&summary, &json));
+    td_status *status = write_json(j->run, "summary.json", json_incref(json));
+    if (!status && j->talk)
+        td_summary_print(&summary, j->talk);
+    if (!status && td_argument_flag(j->arguments, "--json"))
+        return td_json_print(json, j->arguments->out);
+    json_decref(json);
+    return status;
+}
+
+static td_status *train(job *j)
+{
+    TD_TRY(prepare(j));
+    if (j->talk) {
+        print_notes(j);
+        print_start(j);
+    }
+    td_training_catch_signals();
+    td_status *status = td_training_run(&j->training);
+    if (!status && j->training.steps < j->setup.steps && j->training.stopped)
+        status = interrupted(j);
+    td_training_release_signals();
+    TD_TRY(status);
+    return report(j);
+}
+
+/* The engine's own messages, beside progress. */
+static void hear(void *context, td_log_level level, const char *message)
+{
+    fprintf(context, "%s: %s\n", td_log_level_name(level), message);
+}
+
+static td_status *run(const td_arguments *arguments)
+{
+    td_config *config = NULL;
+    TD_TRY(td_arguments_config(arguments, &config));
+    td_log_level level = TD_LOG_INFO;
+    td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
+    job j = {.arguments = arguments, .config = config, .resumed = td_argument_flag(arguments, "--resume")};
+    j.setup.options = td_train_defaults();
+    if (level <= TD_LOG_INFO)
+        j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
+    td_log_set(hear, stderr, level);
+    td_status *status = train(&j);
+    td_log_set(NULL, NULL, TD_LOG_NULL);
+    td_training_deinit(&j.training);
+    td_setup_close(&j.setup);
+    td_free(j.run);
+    td_free(j.checkpoints);
+    td_free(j.single_name);
+    td_config_destroy(config);
+    return status;
+}
+
+static const td_command_option options[] = {
+    TD_OPTION_SET,
+    {"--run", "DIR", "the run's folder; without it runs/MODEL-0001 and so on"},
+    {"--resume", NULL, "go on from the newest checkpoint (of --run, or of the newest run of this model)"},
+    {"--watch", "NODE", "print a value of the model every train.log_every steps"},
+    {"--json", NULL, "print summary.json; progress goes to standard error"},
+    {NULL, NULL, NULL},
+};
+
+const td_command td_command_train = {
+    .name = "train",
+    .summary = "trains a model",
+    .usage = "CONFIG [--set KEY=VALUE]... [--run DIR] [--resume] [--watch NODE] [--json]",
+    .least = 1,
+    .most = 1,
+    .options = options,
+    .run = run,
+};

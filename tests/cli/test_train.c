@@ -1,0 +1,384 @@
+/* tandem train, eval, plan and bench from the outside, on a small generated click log in a folder of their own: files and their
+ * names, resuming, refusals, signals. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+
+#include "cli/command.h"
+
+static char folder[256];
+static char out[1 << 20], errors[1 << 16];
+
+/* Runs `tandem` with these words; returns its exit code. */
+#define RUN(...) run_words((char *[]){"tandem", __VA_ARGS__, NULL})
+static int run_words(char **argv)
+{
+    int argc = 0;
+    while (argv[argc])
+        argc++;
+    memset(out, 0, sizeof out);
+    memset(errors, 0, sizeof errors);
+    FILE *stream = fmemopen(out, sizeof out, "w"), *error_stream = fmemopen(errors, sizeof errors, "w");
+    int code = td_program(argc, argv, stream, error_stream);
+    fclose(stream);
+    fclose(error_stream);
+    return code;
+}
+
+#define SUCCEED(...)                                                                                                   \
+    do {                                                                                                               \
+        int code_ = RUN(__VA_ARGS__);                                                                                  \
+        if (code_)                                                                                                     \
+            print_message("%s\n", errors);                                                                             \
+        assert_int_equal(code_, 0);                                                                                    \
+    } while (0)
+
+static const char *const configuration =
+    "model: {name: dlrm, dim: 8, bottom: [16], top: [16]}\n"
+    "data: {format: synthetic, batch: 64, train_rows: 1000, test_rows: 300, dense: 4, table_rows: [300, 100, 20]}\n"
+    "devices: [cpu, {name: accel, backend: emulated, memory: 16MiB, cores: 1, link: 12GB/s}]\n"
+    "placement: {default: accel, rules: [{match: \"table.*\", target: cpu}]}\n"
+    "optimizer:\n"
+    "  - {match: \"table.*\", name: lazy_adam, lr: 1e-2}\n"
+    "  - {name: adam, lr: 1e-2, schedule: {kind: cosine, warmup_steps: 5}}\n"
+    "train: {epochs: 2, log_every: 8}\n";
+
+static int enter(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/cli_train_XXXXXX", TD_BINARY_DIR);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    FILE *file = fopen("x.yaml", "w");
+    fputs(configuration, file);
+    return fclose(file);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    char command[400];
+    if (chdir(TD_BINARY_DIR))
+        return 1;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (!json)
+        print_message("%s: %s\n", path, error.text);
+    assert_non_null(json);
+    return json;
+}
+
+static char *text_at(const char *path, const char *key)
+{
+    json_t *json = load(path);
+    char *text = strdup(json_string_value(json_object_get(json, key)));
+    json_decref(json);
+    return text;
+}
+
+static int64_t integer_at(const char *path, const char *key)
+{
+    json_t *json = load(path);
+    int64_t value = json_integer_value(json_object_get(json, key));
+    json_decref(json);
+    return value;
+}
+
+static void expect_same_parameters(const char *a, const char *b)
+{
+    char *x = text_at(a, "parameters_checksum"), *y = text_at(b, "parameters_checksum");
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------------------------- */
+
+static void test_summary_has_the_promised_names(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "names");
+    json_t *json = load("names/summary.json");
+    static const char *const names[] = {
+        "steps",   "samples", "loss", "metrics", "step_ms", "samples_per_s",       "plan_ms",
+        "devices", "copies",  "plan", "overlap", "seed",    "parameters_checksum", "version"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_non_null(json_object_get(json, names[i]));
+    assert_int_equal(json_integer_value(json_object_get(json, "steps")), 32);
+    assert_int_equal(json_integer_value(json_object_get(json, "samples")), 2000);
+    json_t *metrics = json_object_get(json, "metrics"), *devices = json_object_get(json, "devices");
+    static const char *const metric_names[] = {"auc", "logloss", "accuracy", "val_loss", "generator_auc"};
+    for (size_t i = 0; i < sizeof metric_names / sizeof *metric_names; i++)
+        assert_true(json_is_real(json_object_get(metrics, metric_names[i])));
+    double auc = json_real_value(json_object_get(metrics, "auc"));
+    assert_true(auc > 0.5 && auc <= 1); /* it learned something */
+    assert_int_equal(json_array_size(devices), 2);
+    static const char *const device_names[] = {
+        "name", "backend", "capacity_bytes", "peak_bytes", "parameter_bytes", "state_bytes", "busy"};
+    for (size_t i = 0; i < sizeof device_names / sizeof *device_names; i++)
+        assert_non_null(json_object_get(json_array_get(devices, 1), device_names[i]));
+    assert_non_null(json_object_get(json_object_get(json, "step_ms"), "median"));
+    assert_non_null(json_object_get(json_object_get(json, "step_ms"), "p90"));
+    assert_true(json_number_value(json_object_get(json_object_get(json, "copies"), "to_device_bytes_per_step")) > 0);
+    assert_true(json_number_value(json_object_get(json_object_get(json, "copies"), "to_host_bytes_per_step")) > 0);
+    assert_int_equal(access("names/run.json", F_OK), 0);
+    json_decref(json);
+}
+
+/* Contract (d): what a run held is never more than its plan said. */
+static void test_memory_stays_within_the_plan(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "memory");
+    json_t *json = load("memory/summary.json");
+    size_t i;
+    json_t *device;
+    json_array_foreach(json_object_get(json, "devices"), i, device)
+    {
+        assert_true(json_integer_value(json_object_get(device, "peak_bytes")) > 0);
+        assert_true(json_integer_value(json_object_get(device, "peak_bytes")) <=
+                    json_integer_value(json_object_get(device, "planned_peak_bytes")));
+    }
+    json_decref(json);
+}
+
+static void test_lineage_repeats_the_run(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "first", "--set", "train.steps=10", "--set", "train.seed=7");
+    char *text = text_at("first/run.json", "configuration");
+    FILE *file = fopen("again.yaml", "w");
+    fputs(text, file);
+    fclose(file);
+    free(text);
+    SUCCEED("train", "again.yaml", "--run", "again");
+    assert_int_equal(integer_at("again/summary.json", "steps"), 10);
+    expect_same_parameters("first/summary.json", "again/summary.json");
+}
+
+static void test_runs_are_numbered(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--set", "train.steps=6");
+    SUCCEED("train", "x.yaml", "--set", "train.steps=6");
+    assert_int_equal(access("runs/dlrm-0001/summary.json", F_OK), 0);
+    assert_int_equal(access("runs/dlrm-0002/summary.json", F_OK), 0);
+    assert_int_equal(RUN("train", "x.yaml", "--run", "runs/dlrm-0001"), 2);
+    assert_non_null(strstr(errors, "tandem: --run runs/dlrm-0001: there is a run in it already\n"));
+}
+
+static void test_json_goes_out_alone(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "json", "--json", "--set", "train.steps=6", "--set", "log.level=error");
+    json_t *json = json_loads(out, 0, NULL);
+    assert_non_null(json);
+    assert_int_equal(json_integer_value(json_object_get(json, "steps")), 6);
+    json_decref(json);
+}
+
+static void test_a_watched_value_is_printed(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "watched", "--watch", "top.0/linear");
+    assert_non_null(strstr(out, "step 8  top.0/linear: mean "));
+    assert_non_null(strstr(out, "step 32  top.0/linear: mean "));
+}
+
+/* ---- the same results, whatever the way -------------------------------------------------------------------------------------- */
+
+static void test_cut_and_single_runs_end_with_the_same_bits(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "cut");
+    SUCCEED("train", "x.yaml", "--run", "host", "--set", "devices=[cpu]", "--set", "placement={default: cpu}");
+    SUCCEED("train", "x.yaml", "--run", "accel", "--set", "placement.rules=[]");
+    expect_same_parameters("cut/summary.json", "host/summary.json");
+    expect_same_parameters("cut/summary.json", "accel/summary.json");
+}
+
+static void test_resuming_gives_the_same_bits(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "whole");
+    /* the schedule must end where the whole run's does */
+    SUCCEED("train", "x.yaml", "--run", "parts", "--set", "train.steps=21", "--set",
+            "optimizer[1].schedule.total_steps=32");
+    remove("parts/summary.json");
+    SUCCEED("train", "x.yaml", "--run", "parts", "--resume");
+    assert_int_equal(integer_at("parts/summary.json", "steps"), 32);
+    assert_int_equal(integer_at("parts/summary.json", "samples"), 2000);
+    expect_same_parameters("whole/summary.json", "parts/summary.json");
+}
+
+static void test_checkpoints_on_the_way_change_nothing_and_old_ones_go(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "plain");
+    SUCCEED("train", "x.yaml", "--run", "kept", "--set", "checkpoint={every: 5, keep: 2}");
+    expect_same_parameters("plain/summary.json", "kept/summary.json");
+    assert_int_equal(access("kept/checkpoints/step-000000032", F_OK), 0);
+    assert_int_equal(access("kept/checkpoints/step-000000030", F_OK), 0);
+    assert_int_not_equal(access("kept/checkpoints/step-000000025", F_OK), 0);
+}
+
+static void test_eval_repeats_the_metrics_of_the_run(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "trained");
+    SUCCEED("eval", "x.yaml", "--checkpoint", "trained", "--json", "--set", "devices=[cpu]", "--set",
+            "placement={default: cpu}");
+    json_t *evaluated = json_loads(out, 0, NULL), *summary = load("trained/summary.json");
+    json_t *a = json_object_get(evaluated, "metrics"), *b = json_object_get(summary, "metrics");
+    static const char *const names[] = {"auc", "logloss", "accuracy", "val_loss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(json_real_value(json_object_get(a, names[i])) == json_real_value(json_object_get(b, names[i])));
+    assert_int_equal(json_integer_value(json_object_get(evaluated, "samples")), 300);
+    json_decref(evaluated);
+    json_decref(summary);
+    assert_int_equal(RUN("eval", "x.yaml", "--checkpoint", "nowhere"), 2);
+    assert_int_equal(RUN("eval", "x.yaml"), 2);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------------------------ */
+
+static void test_what_does_not_fit_exits_with_3_and_leaves_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "large", "--set", "devices.accel.memory=4KiB"), 3);
+    assert_non_null(strstr(errors, "tandem: does not fit: accel has 4.00 KiB"));
+    assert_int_not_equal(access("large", F_OK), 0);
+}
+
+static void test_mistakes_in_groups_and_devices_name_their_place(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--set", "optimizer[1].betas=[0.9]"), 2);
+    assert_string_equal(errors, "tandem: --set optimizer[1].betas: betas are two numbers, [0.9, 0.999]\n");
+    assert_int_equal(RUN("train", "x.yaml", "--set", "optimizer=[{name: adam}]"), 2);
+    assert_string_equal(errors, "tandem: --set optimizer: this optimizer group has no lr, its learning rate\n");
+    assert_int_equal(RUN("train", "x.yaml", "--set", "devices=[cpu, CPU]"), 2);
+    assert_string_equal(errors, "tandem: --set devices: two devices are called \"CPU\"\n");
+    assert_int_equal(RUN("train", "x.yaml", "--set", "placement.default=gpu"), 2);
+    assert_int_equal(RUN("train", "x.yaml", "--set", "optimizer[0].name=lazy_adm"), 2);
+    assert_int_equal(RUN("train", "x.yaml", "--watch", "top.7"), 2);
+}
+
+/* ---- signals ------------------------------------------------------------------------------------------------------------------- */
+
+/* Trains in a process of its own, interrupts it after its first line of progress, and returns its exit code. */
+static int interrupt(int number)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        execl(TD_BINARY_DIR "/tandem", "tandem", "train", "x.yaml", "--run", "long", "--set", "train.epochs=100000",
+              "--set", "optimizer[1].schedule.total_steps=32", (char *)NULL);
+        _exit(99);
+    }
+    close(ends[1]);
+    FILE *stream = fdopen(ends[0], "r");
+    char line[512];
+    while (fgets(line, sizeof line, stream) && strncmp(line, "epoch", 5))
+        continue;
+    kill(child, number);
+    while (fgets(line, sizeof line, stream)) /* the pipe must not fill */
+        continue;
+    fclose(stream);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(void **state)
+{
+    (void)state;
+    assert_int_equal(interrupt(SIGINT), 130);
+    assert_int_not_equal(access("long/summary.json", F_OK), 0);
+    SUCCEED("eval", "x.yaml", "--checkpoint", "long", "--json");
+    json_t *json = json_loads(out, 0, NULL);
+    int64_t steps = json_integer_value(json_object_get(json, "steps"));
+    json_decref(json);
+    assert_true(steps > 0);
+    char more[64];
+    snprintf(more, sizeof more, "train.steps=%lld", (long long)steps + 3);
+    SUCCEED("train", "x.yaml", "--run", "long", "--resume", "--set", "train.epochs=100000", "--set", more, "--set",
+            "optimizer[1].schedule.total_steps=32");
+    assert_int_equal(integer_at("long/summary.json", "steps"), steps + 3);
+}
+
+/* ---- plan and bench -------------------------------------------------------------------------------------------------------------- */
+
+static void test_plan_shows_what_and_why(void **state)
+{
+    (void)state;
+    SUCCEED("plan", "x.yaml");
+    assert_non_null(strstr(out, "rule \"table.*\" (x.yaml:4)"));
+    assert_non_null(strstr(out, "emulated"));
+    SUCCEED("plan", "x.yaml", "--explain", "table.1/bag");
+    assert_non_null(strstr(out, "runs on cpu\n  because rule \"table.*\" (x.yaml:4)"));
+    SUCCEED("plan", "x.yaml", "--json");
+    json_t *json = json_loads(out, 0, NULL);
+    assert_non_null(json);
+    json_decref(json);
+    SUCCEED("plan", "x.yaml", "--dot", "plan.dot");
+    assert_int_equal(access("plan.dot", F_OK), 0);
+    SUCCEED("plan", "x.yaml", "--dump", "place");
+    assert_int_equal(RUN("plan", "x.yaml", "--dump", "plase"), 2);
+    assert_int_equal(RUN("plan", "x.yaml", "--explain", "table.1/bog"), 2);
+}
+
+static void test_bench_finds_both_sides_equal(void **state)
+{
+    (void)state;
+    SUCCEED("bench", "x.yaml", "--against", "single", "--steps", "12", "--json");
+    json_t *json = json_loads(out, 0, NULL);
+    assert_true(json_is_true(json_object_get(json, "same_parameters")));
+    assert_true(json_is_true(json_object_get(json, "memory_limit_lifted")));
+    assert_int_equal(json_integer_value(json_object_get(json, "steps")), 12);
+    json_decref(json);
+    SUCCEED("bench", "x.yaml", "--against", "cpu", "--steps", "3");
+    assert_non_null(strstr(out, "the same, bit for bit"));
+    assert_int_equal(RUN("bench", "x.yaml", "--against", "gpu"), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_summary_has_the_promised_names),
+        cmocka_unit_test(test_memory_stays_within_the_plan),
+        cmocka_unit_test(test_lineage_repeats_the_run),
+        cmocka_unit_test(test_runs_are_numbered),
+        cmocka_unit_test(test_json_goes_out_alone),
+        cmocka_unit_test(test_a_watched_value_is_printed),
+        cmocka_unit_test(test_cut_and_single_runs_end_with_the_same_bits),
+        cmocka_unit_test(test_resuming_gives_the_same_bits),
+        cmocka_unit_test(test_checkpoints_on_the_way_change_nothing_and_old_ones_go),
+        cmocka_unit_test(test_eval_repeats_the_metrics_of_the_run),
+        cmocka_unit_test(test_what_does_not_fit_exits_with_3_and_leaves_nothing),
+        cmocka_unit_test(test_mistakes_in_groups_and_devices_name_their_place),
+        cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
+        cmocka_unit_test(test_plan_shows_what_and_why),
+        cmocka_unit_test(test_bench_finds_both_sides_equal),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
