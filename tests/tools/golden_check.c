@@ -1,0 +1,244 @@
+/* golden_check DIR: holds the engine against reference training cases.
+ *
+ *     golden_check DIR [--only CASE] [--devices cpu|cut]
+ *
+ * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
+ * description says, on the host alone ("cpu") and cut over the host and an emulated accelerator ("cut"), each pipelined and
+ * step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
+ * state, within the case's tolerances; a cut run also with the host's, bit for bit. One line per case and devices. Exit code: 0
+ * all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that the engine does not have yet are
+ * skipped, and named; asked for with --only, that is a failure. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "tests/tools/golden_check/rule.h"
+#include "tests/tools/golden_check/train.h"
+
+typedef struct request {
+    const char *folder, *only;
+    bool cpu, cut;
+} request;
+
+typedef struct tally {
+    int64_t cases, held, failed, skipped;
+} tally;
+
+static void report(tally *t, const char *name, const char *devices, const golden_deviations *deviations, const char *what)
+{
+    t->cases++;
+    if (!deviations->n) {
+        t->held++;
+        (void)printf("%-26s %-4s ok: %s\n", name, devices, what);
+        return;
+    }
+    t->failed++;
+    (void)printf("%-26s %-4s FAILED: %s", name, devices, deviations->first);
+    if (deviations->n > 1)
+        (void)printf(" (and %lld more)", (long long)deviations->n - 1);
+    (void)printf("\n");
+}
+
+/* ---- training cases ---------------------------------------------------------------------------------------------------------- */
+
+/* Trains pipelined and step by step, compares both with what is expected and with each other. The step-by-step run stays. */
+static void check_devices(const golden_case *c, const golden_model *model, bool cut, golden_trained *by_steps,
+                          golden_deviations *deviations, golden_compared *compared)
+{
+    golden_trained pipelined;
+    golden_compared of_pipelined = {0};
+    bool failed = golden_deviate_error(deviations, "", golden_train(c, model, cut, true, by_steps)) ||
+                  golden_deviate_error(deviations, "", golden_compare(c, by_steps, deviations, compared));
+    if (failed)
+        return;
+    if (!golden_deviate_error(deviations, "pipelined", golden_train(c, model, cut, false, &pipelined)) &&
+        !golden_deviate_error(deviations, "pipelined", golden_compare(c, &pipelined, deviations, &of_pipelined)))
+        golden_compare_bits(&pipelined, by_steps, "step by step", deviations);
+    golden_trained_deinit(&pipelined);
+}
+
+static void report_devices(const golden_case *c, const char *devices, const golden_deviations *deviations,
+                           const golden_compared *compared, tally *t)
+{
+    char what[160];
+    (void)snprintf(what, sizeof what, "%d losses, %d gradient norms, %d tensors%s", compared->losses,
+                   compared->gradient_norms, compared->tensors, strcmp(devices, "cut") == 0 ? ", the bits of cpu" : "");
+    report(t, c->name, devices, deviations, what);
+}
+
+static void check_model(const golden_case *c, const golden_model *model, const request *r, tally *t)
+{
+    golden_trained on_cpu = {0}, cut = {0};
+    golden_deviations of_cpu = {0}, of_cut = {0};
+    golden_compared compared = {0};
+    check_devices(c, model, false, &on_cpu, &of_cpu, &compared);
+    if (r->cpu)
+        report_devices(c, "cpu", &of_cpu, &compared, t);
+    compared = (golden_compared){0};
+    if (r->cut) {
+        check_devices(c, model, true, &cut, &of_cut, &compared);
+        if (on_cpu.n == c->n_steps && cut.n == c->n_steps)
+            golden_compare_bits(&cut, &on_cpu, "on cpu", &of_cut);
+        else
+            golden_deviate(&of_cut, "cpu: %s", of_cpu.first);
+        report_devices(c, "cut", &of_cut, &compared, t);
+    }
+    golden_trained_deinit(&on_cpu);
+    golden_trained_deinit(&cut);
+}
+
+/* What of this case the engine does not have yet; NULL: nothing. */
+static const char *later(const golden_case *c, char *text, size_t bytes)
+{
+    const json_t *optimizer = json_object_get(c->expected, "optimizer");
+    const char *type = json_string_value(json_object_get(json_object_get(c->expected, "model"), "type"));
+    if (type && !golden_model_find(type))
+        (void)snprintf(text, bytes, "model type %s comes later", type);
+    else if (json_object_get(c->expected, "micro_batch"))
+        (void)snprintf(text, bytes, "accumulation of gradients comes later");
+    else if (json_object_get(optimizer, "clip_norm"))
+        (void)snprintf(text, bytes, "clipping of gradients comes later");
+    else
+        return NULL;
+    return text;
+}
+
+static void check_training(const request *r, const char *name, tally *t)
+{
+    golden_case c = {0};
+    golden_deviations deviations = {0};
+    char text[160];
+    char *folder = td_format("%s/%s", r->folder, name);
+    json_t *model = NULL, *type = NULL;
+    td_status *status = folder ? golden_case_open(&c, folder, name) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory");
+    if (!status)
+        status = golden_json_get(c.expected, "model", JSON_OBJECT, &model);
+    if (!status)
+        status = golden_json_get(model, "type", JSON_STRING, &type);
+    const char *missing = status ? NULL : later(&c, text, sizeof text);
+    if (golden_deviate_error(&deviations, "", status))
+        report(t, name, "", &deviations, "");
+    else if (!missing)
+        check_model(&c, golden_model_find(json_string_value(type)), r, t);
+    else {
+        (void)printf("%-26s      skipped: %s\n", name, missing);
+        t->cases++;
+        t->skipped++;
+        t->failed += r->only != NULL;
+    }
+    golden_case_close(&c);
+    td_free(folder);
+}
+
+/* ---- optimizer rules ---------------------------------------------------------------------------------------------------------- */
+
+static void check_rule(const request *r, const char *name, tally *t)
+{
+    char *path = td_format("%s/%s.json", r->folder, name);
+    for (int on_accelerator = 0; path && on_accelerator < 2; on_accelerator++) {
+        golden_deviations deviations = {0};
+        int32_t compared = 0;
+        char what[96];
+        if (on_accelerator ? !r->cut : !r->cpu)
+            continue;
+        (void)golden_deviate_error(&deviations, "", golden_rule_check(path, on_accelerator, &deviations, &compared));
+        (void)snprintf(what, sizeof what, "%d vectors%s", compared, on_accelerator ? ", the bits of cpu" : "");
+        report(t, name, on_accelerator ? "cut" : "cpu", &deviations, what);
+    }
+    td_free(path);
+}
+
+/* ---- the folder ---------------------------------------------------------------------------------------------------------------- */
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static bool is_wanted(const request *r, const char *name)
+{
+    return !r->only || strcmp(r->only, name) == 0;
+}
+
+static void check_rules(const request *r, tally *t)
+{
+    char *folder = td_format("%s/optimizers", r->folder);
+    struct dirent **entries = NULL;
+    int n = folder ? scandir(folder, &entries, is_visible, alphasort) : 0;
+    for (int i = 0; i < n; i++) {
+        char *dot = strrchr(entries[i]->d_name, '.');
+        if (dot && strcmp(dot, ".json") == 0) {
+            *dot = 0;
+            char *name = td_format("optimizers/%s", entries[i]->d_name);
+            if (name && (is_wanted(r, name) || is_wanted(r, "optimizers")))
+                check_rule(r, name, t);
+            td_free(name);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    td_free(folder);
+}
+
+static bool is_case(const request *r, const char *name)
+{
+    char *path = td_format("%s/%s/expected.json", r->folder, name);
+    bool found = path && access(path, F_OK) == 0;
+    td_free(path);
+    return found;
+}
+
+static int check_folder(const request *r)
+{
+    tally t = {0};
+    struct dirent **entries = NULL;
+    int n = scandir(r->folder, &entries, is_visible, alphasort);
+    if (n < 0) {
+        (void)fprintf(stderr, "golden_check: cannot read the folder %s\n", r->folder);
+        return 2;
+    }
+    for (int i = 0; i < n; i++) {
+        if (is_wanted(r, entries[i]->d_name) && is_case(r, entries[i]->d_name))
+            check_training(r, entries[i]->d_name, &t);
+        free(entries[i]);
+    }
+    free(entries);
+    check_rules(r, &t);
+    if (!t.cases) {
+        (void)fprintf(stderr, "golden_check: no case%s%s in %s\n", r->only ? " " : "", r->only ? r->only : "", r->folder);
+        return 2;
+    }
+    (void)printf("%lld held, %lld failed, %lld skipped\n", (long long)t.held, (long long)t.failed, (long long)t.skipped);
+    return t.failed ? 1 : 0;
+}
+
+static bool read_devices(const char *text, request *r)
+{
+    r->cpu = strcmp(text, "cpu") == 0;
+    r->cut = strcmp(text, "cut") == 0;
+    return r->cpu || r->cut;
+}
+
+int main(int argc, char **argv)
+{
+    request r = {.cpu = true, .cut = true};
+    bool good = true;
+    for (int i = 1; i < argc && good; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--only") == 0 && has_value)
+            r.only = argv[++i];
+        else if (strcmp(argv[i], "--devices") == 0 && has_value)
+            good = read_devices(argv[++i], &r);
+        else if (argv[i][0] != '-' && !r.folder)
+            r.folder = argv[i];
+        else
+            good = false;
+    }
+    if (good && r.folder)
+        return check_folder(&r);
+    (void)fprintf(stderr, "usage: golden_check DIR [--only CASE] [--devices cpu|cut]\n");
+    return 2;
+}

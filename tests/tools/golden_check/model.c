@@ -1,0 +1,102 @@
+/* Perceptron, DLRM, wide & deep: as the golden cases describe them. See model.h. */
+#include "tests/tools/golden_check/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_TABLES = 256 };
+
+/* Linear layers <name>.<i> over the sizes, ReLU after each but, perhaps, the last. */
+static td_status *perceptron(const json_t *model, const char *sizes_key, const char *name, bool last_relu, td_value *x)
+{
+    json_t *sizes;
+    TD_TRY(golden_json_get(model, sizes_key, JSON_ARRAY, &sizes));
+    int32_t layers = (int32_t)json_array_size(sizes) - 1;
+    for (int32_t i = 0; i < layers; i++) {
+        char layer[64];
+        (void)snprintf(layer, sizeof layer, "%s.%d", name, i);
+        *x = td_linear(*x, json_integer_value(json_array_get(sizes, (size_t)i + 1)), layer);
+        if (i < layers - 1 || last_relu)
+            *x = td_relu(*x);
+    }
+    return NULL;
+}
+
+static td_status *build_mlp(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
+{
+    td_value x, y;
+    TD_TRY(golden_case_input(c, graph, "x", &x));
+    TD_TRY(golden_case_input(c, graph, "y", &y));
+    TD_TRY(perceptron(model, "sizes", "fc", false, &x));
+    *out_loss = td_mse(x, y);
+    return NULL;
+}
+
+static td_value table(const golden_case *c, td_graph *graph, const char *name)
+{
+    return td_parameter(graph, name, TD_F32, TD_SHAPE(golden_case_dim(c, name, 0), golden_case_dim(c, name, 1)),
+                        td_init_constant(0));
+}
+
+static td_status *bag(const golden_case *c, td_graph *graph, int32_t t, td_value *out)
+{
+    char parameter[64], ids[64], name[64];
+    td_value bags;
+    (void)snprintf(parameter, sizeof parameter, "table.%d.weight", t);
+    (void)snprintf(ids, sizeof ids, "ids_t%d", t);
+    (void)snprintf(name, sizeof name, "table.%d/bag", t);
+    TD_TRY(golden_case_input(c, graph, ids, &bags));
+    *out = td_name(td_embedding_bag(table(c, graph, parameter), bags, TD_SUM), name);
+    return NULL;
+}
+
+static td_status *build_dlrm(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
+{
+    td_value vectors[MOST_TABLES + 1], label;
+    json_t *rows;
+    TD_TRY(golden_case_input(c, graph, "dense", &vectors[0]));
+    TD_TRY(golden_case_input(c, graph, "label", &label));
+    TD_TRY(perceptron(model, "bottom", "bottom", true, &vectors[0]));
+    TD_TRY(golden_json_get(model, "rows", JSON_ARRAY, &rows));
+    int32_t n = (int32_t)json_array_size(rows);
+    if (n > MOST_TABLES)
+        return TD_ERROR(TD_UNSUPPORTED, "%d tables; this check takes %d", n, MOST_TABLES);
+    for (int32_t t = 0; t < n; t++)
+        TD_TRY(bag(c, graph, t, &vectors[1 + t]));
+    td_value parts[] = {vectors[0], td_dot_interaction(n + 1, vectors)};
+    td_value logit = td_concat(2, parts, 1);
+    TD_TRY(perceptron(model, "top", "top", false, &logit));
+    *out_loss = td_bce_with_logits(logit, label);
+    return NULL;
+}
+
+/* Values weigh the rows: the wide ones are summed over the fields, the deep ones lie side by side. */
+static td_status *build_wide_deep(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
+{
+    td_value ids, values, label, wide_table = table(c, graph, "wide.weight"), deep_table = table(c, graph, "deep.weight");
+    TD_TRY(golden_case_input(c, graph, "ids", &ids));
+    TD_TRY(golden_case_input(c, graph, "values", &values));
+    TD_TRY(golden_case_input(c, graph, "label", &label));
+    td_embedding_options weighted = {.pooling = TD_SUM, .weights = values};
+    td_value wide = td_name(td_embedding_bag_with(wide_table, ids, weighted), "wide/bag");
+    td_value rows = td_name(td_embedding(deep_table, ids, (td_embedding_options){0}), "deep/lookup");
+    td_dim batch = td_value_shape(ids).dims[0];
+    int64_t fields = td_value_dim(ids, 1), dim = td_value_dim(deep_table, 1);
+    td_value column = td_name(td_reshape(values, TD_SHAPE(batch, fields, 1)), "deep/values");
+    td_value deep = td_reshape(td_mul(rows, column), TD_SHAPE(batch, fields * dim));
+    TD_TRY(perceptron(model, "mlp", "mlp", false, &deep));
+    *out_loss = td_bce_with_logits(td_add(wide, deep), label);
+    return NULL;
+}
+
+static const golden_model models[] = {{"mlp", build_mlp, {NULL}},
+                                      {"dlrm", build_dlrm, {"table.*"}},
+                                      {"wide_deep", build_wide_deep, {"wide.*", "deep.*"}}};
+
+const golden_model *golden_model_find(const char *type)
+{
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strcmp(models[i].type, type) == 0)
+            return &models[i];
+    return NULL;
+}

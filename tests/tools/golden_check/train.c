@@ -1,0 +1,210 @@
+/* Trains a golden case through the public interface. See train.h. */
+#include "tests/tools/golden_check/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- optimizer groups: one pattern per parameter, as the case lists them -------------------------------------------------- */
+
+typedef td_status *(*group_visitor)(void *context, const td_optimizer *optimizer, const char *parameter);
+
+static td_status *each_parameter(const golden_case *c, group_visitor visit, void *context)
+{
+    json_t *optimizer, *groups, *group, *names, *name, *type;
+    size_t i, k;
+    TD_TRY(golden_json_get(c->expected, "optimizer", JSON_OBJECT, &optimizer));
+    TD_TRY(golden_json_get(optimizer, "groups", JSON_ARRAY, &groups));
+    json_array_foreach(groups, i, group) {
+        td_optimizer settings;
+        TD_TRY(golden_json_get(group, "type", JSON_STRING, &type));
+        TD_TRY(golden_json_get(group, "parameters", JSON_ARRAY, &names));
+        TD_TRY(golden_optimizer(json_string_value(type), group, &settings));
+        json_array_foreach(names, k, name)
+            TD_TRY(visit(context, &settings, json_string_value(name)));
+    }
+    return NULL;
+}
+
+static td_status *add_group(void *context, const td_optimizer *optimizer, const char *parameter)
+{
+    td_group(context, parameter, *optimizer);
+    return NULL;
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------------------- */
+
+static void place(const golden_case *c, const golden_model *model, td_train_options *options)
+{
+    td_add_device(options, "accel", "emulated:memory=256MiB,cores=1");
+    for (int32_t i = 0; i < 2 && model->on_host[i]; i++)
+        td_place(options, model->on_host[i], "cpu");
+    if (model->on_host[0])
+        return;
+    json_t *sizes = json_object_get(json_object_get(c->expected, "model"), "sizes");
+    char layer[64];
+    (void)snprintf(layer, sizeof layer, "fc.%d*", (int)(json_array_size(sizes) - 1) / 2);
+    td_place(options, layer, "cpu");
+}
+
+/* ---- initial parameters ---------------------------------------------------------------------------------------------------------- */
+
+static td_status *write_initial(const golden_case *c, td_store *store, const td_safetensors_tensor *t)
+{
+    td_tensor shape;
+    bool is_parameter;
+    const char *device;
+    int32_t index = td_store_find(store, t->name);
+    if (index < 0)
+        return TD_ERROR(TD_DATA_ERROR, "init.safetensors has \"%s\"; the model has no such parameter", t->name);
+    TD_TRY(td_store_describe(store, index, &shape, &is_parameter, &device));
+    if (!is_parameter || t->dtype != TD_F32 || t->rank != shape.rank || memcmp(t->dims, shape.dims, sizeof t->dims) != 0)
+        return TD_ERROR(TD_DATA_ERROR, "init.safetensors: \"%s\" has another shape or dtype than the model's", t->name);
+    float *data = td_calloc((size_t)t->elements + 1, sizeof *data);
+    if (!data)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for \"%s\"", t->name);
+    td_status *status = td_safetensors_read(c->initial, t, 0, t->bytes, data);
+    if (!status)
+        status = td_store_write(store, index, 0, t->elements, data);
+    td_free(data);
+    return status;
+}
+
+static td_status *load_initial(const golden_case *c, td_store *store)
+{
+    int64_t parameters = 0;
+    for (int64_t i = 0; i < td_safetensors_count(c->initial); i++)
+        TD_TRY(write_initial(c, store, td_safetensors_at(c->initial, i)));
+    for (int32_t i = 0; i < td_store_count(store); i++) {
+        td_tensor shape;
+        bool is_parameter;
+        const char *device;
+        TD_TRY(td_store_describe(store, i, &shape, &is_parameter, &device));
+        parameters += is_parameter;
+    }
+    if (parameters == td_safetensors_count(c->initial))
+        return NULL;
+    return TD_ERROR(TD_DATA_ERROR, "the model has %" PRId64 " parameters, init.safetensors %" PRId64, parameters,
+                    td_safetensors_count(c->initial));
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct case_source {
+    const golden_case *c;
+    int32_t at;
+} case_source;
+
+static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
+{
+    case_source *source = self;
+    *out_end = source->at == source->c->n_steps;
+    if (!*out_end)
+        *out_batch = source->c->batches[source->at++];
+    return NULL;
+}
+
+static void release_batch(void *self, td_batch *batch)
+{
+    (void)self;
+    (void)batch; /* the case keeps them all */
+}
+
+static bool keep_loss(void *context, const td_step_report *report)
+{
+    golden_trained *trained = context;
+    trained->losses[trained->n++] = report->loss;
+    return true;
+}
+
+static td_status *run_pipelined(const golden_case *c, td_session *session, golden_trained *trained)
+{
+    case_source batches = {.c = c};
+    td_source source = {.self = &batches, .next = next_batch, .release = release_batch};
+    return td_session_run(session, &source, 0, keep_loss, trained);
+}
+
+typedef struct norm_sum {
+    const golden_snapshot *before, *after;
+    double square;
+} norm_sum;
+
+static td_status *add_square(void *context, const td_optimizer *optimizer, const char *parameter)
+{
+    norm_sum *sum = context;
+    sum->square += golden_gradient_square(optimizer, parameter, sum->before, sum->after);
+    return NULL;
+}
+
+static td_status *run_step(const golden_case *c, golden_engine *engine, golden_snapshot *before, golden_trained *trained)
+{
+    td_step_report report;
+    TD_TRY(golden_snapshot_take(engine->store, before));
+    TD_TRY(td_session_step(engine->session, &c->batches[trained->n], &report));
+    TD_TRY(golden_snapshot_take(engine->store, &trained->final));
+    norm_sum sum = {.before = before, .after = &trained->final};
+    TD_TRY(each_parameter(c, add_square, &sum));
+    trained->gradient_norms[trained->n] = sqrt(sum.square);
+    (void)keep_loss(trained, &report);
+    return NULL;
+}
+
+static td_status *run_step_by_step(const golden_case *c, golden_engine *engine, golden_trained *trained)
+{
+    golden_snapshot before = {0};
+    td_status *status = TD_NEW(trained->gradient_norms, c->n_steps + 1);
+    while (trained->n < c->n_steps && !status)
+        status = run_step(c, engine, &before, trained);
+    golden_snapshot_deinit(&before);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *build(const golden_case *c, const golden_model *model, bool cut, golden_engine *engine, td_value *out_loss)
+{
+    json_t *description;
+    TD_TRY(golden_json_get(c->expected, "model", JSON_OBJECT, &description));
+    TD_TRY(td_graph_create(&engine->graph));
+    TD_TRY(model->build(c, description, engine->graph, out_loss));
+    TD_TRY(each_parameter(c, add_group, &engine->options));
+    if (cut)
+        place(c, model, &engine->options);
+    return NULL;
+}
+
+static td_status *train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step, golden_engine *engine,
+                        golden_trained *trained)
+{
+    td_value loss = TD_NO_VALUE;
+    TD_TRY(TD_NEW(trained->losses, c->n_steps + 1));
+    TD_TRY(build(c, model, cut, engine, &loss));
+    TD_TRY(golden_engine_start(engine, loss));
+    TD_TRY(load_initial(c, engine->store));
+    TD_TRY(step_by_step ? run_step_by_step(c, engine, trained) : run_pipelined(c, engine->session, trained));
+    td_session_counters counters = td_session_read_counters(engine->session);
+    if (cut && (!counters.to_device_bytes || !counters.to_host_bytes))
+        return TD_ERROR(TD_INTERNAL, "the cut run copied nothing between its devices: it was not cut");
+    return golden_snapshot_take(engine->store, &trained->final);
+}
+
+td_status *golden_train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
+                        golden_trained *out_trained)
+{
+    golden_engine engine = {.options = td_train_defaults()};
+    *out_trained = (golden_trained){0};
+    td_status *status = train(c, model, cut, step_by_step, &engine, out_trained);
+    golden_engine_stop(&engine);
+    return status;
+}
+
+void golden_trained_deinit(golden_trained *trained)
+{
+    td_free(trained->losses);
+    td_free(trained->gradient_norms);
+    golden_snapshot_deinit(&trained->final);
+    *trained = (golden_trained){0};
+}
