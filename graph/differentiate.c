@@ -261,11 +261,22 @@ static td_status *parameter_gradients(tape *t, td_value loss, int32_t *gradients
     return NULL;
 }
 
+/* The seed, as the op that makes the loss takes it: itself, or a dense value of the scalar it is. */
+static td_value loss_gradient(td_graph *graph, td_value loss, td_value seed)
+{
+    int32_t producer = graph->values[loss.id].producer;
+    if (producer < 0 || td_value_kind(seed) != TD_SCALAR || graph->nodes[producer].op->flags & TD_OP_LOSS)
+        return seed;
+    td_attr rank = TD_INT("rank", graph->values[loss.id].shape.rank);
+    graph->differentiating = producer;
+    return td_graph_add1(graph, "from_scalar", NULL, &seed, 1, &rank, 1);
+}
+
 static td_status *run_tape(tape *t, td_value loss, td_value seed, const int32_t *order, int32_t *gradients)
 {
     td_graph *graph = t->graph;
     mark(t, order, loss.id);
-    t->gradient[loss.id] = seed.id;
+    t->gradient[loss.id] = loss_gradient(graph, loss, seed).id;
     for (int32_t k = t->n_nodes - 1; k >= 0 && !graph->failed; k--)
         TD_TRY(differentiate_node(t, order[k]));
     graph->differentiating = -1;

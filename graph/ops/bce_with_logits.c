@@ -42,6 +42,7 @@ const td_op td_op_bce_with_logits = {
     .summary = "mean binary cross entropy of sigmoid(logit) against labels in [0, 1]",
     .inputs = {{"logit", 0}, {"label", TD_PORT_NO_GRADIENT}},
     .outputs = {{"loss", 0}},
+    .flags = TD_OP_LOSS,
     .infer = bce_infer,
     .gradient = bce_gradient,
     .cost = bce_cost,

@@ -44,6 +44,7 @@ const td_op td_op_mse = {
     .summary = "mean squared difference of prediction and target",
     .inputs = {{"prediction", 0}, {"target", 0}},
     .outputs = {{"loss", 0}},
+    .flags = TD_OP_LOSS,
     .infer = mse_infer,
     .gradient = mse_gradient,
     .cost = mse_cost,

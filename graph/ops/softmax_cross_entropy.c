@@ -98,6 +98,7 @@ const td_op td_op_softmax_cross_entropy = {
     .summary = "mean cross entropy of softmax(logit) over the last axis against class labels",
     .inputs = {{"logit", 0}, {"label", TD_PORT_NO_GRADIENT}},
     .outputs = {{"loss", 0}},
+    .flags = TD_OP_LOSS,
     .infer = entropy_infer,
     .gradient = entropy_gradient,
     .cost = entropy_cost,

@@ -27,16 +27,17 @@ typedef struct tally {
     int64_t cases, held, failed, skipped;
 } tally;
 
-static void report(tally *t, const char *name, const char *devices, const golden_deviations *deviations, const char *what)
+static void report(tally *t, const char *name, const char *devices, const golden_deviations *deviations,
+                   const char *what)
 {
     t->cases++;
     if (!deviations->n) {
         t->held++;
-        (void)printf("%-26s %-4s ok: %s\n", name, devices, what);
+        (void)printf("%-30s %-4s ok: %s\n", name, devices, what);
         return;
     }
     t->failed++;
-    (void)printf("%-26s %-4s FAILED: %s", name, devices, deviations->first);
+    (void)printf("%-30s %-4s FAILED: %s", name, devices, deviations->first);
     if (deviations->n > 1)
         (void)printf(" (and %lld more)", (long long)deviations->n - 1);
     (void)printf("\n");
@@ -124,7 +125,7 @@ static void check_training(const request *r, const char *name, tally *t)
     else if (!missing)
         check_model(&c, golden_model_find(json_string_value(type)), r, t);
     else {
-        (void)printf("%-26s      skipped: %s\n", name, missing);
+        (void)printf("%-30s      skipped: %s\n", name, missing);
         t->cases++;
         t->skipped++;
         t->failed += r->only != NULL;
@@ -208,10 +209,12 @@ static int check_folder(const request *r)
     free(entries);
     check_rules(r, &t);
     if (!t.cases) {
-        (void)fprintf(stderr, "golden_check: no case%s%s in %s\n", r->only ? " " : "", r->only ? r->only : "", r->folder);
+        (void)fprintf(stderr, "golden_check: no case%s%s in %s\n", r->only ? " " : "", r->only ? r->only : "",
+                      r->folder);
         return 2;
     }
-    (void)printf("%lld held, %lld failed, %lld skipped\n", (long long)t.held, (long long)t.failed, (long long)t.skipped);
+    (void)printf("%lld held, %lld failed, %lld skipped\n", (long long)t.held, (long long)t.failed,
+                 (long long)t.skipped);
     return t.failed ? 1 : 0;
 }
 

@@ -88,7 +88,8 @@ static td_status *list_fields(golden_case *c)
     const char *name;
     TD_TRY(golden_json_get(c->expected, "inputs", JSON_OBJECT, &inputs));
     TD_TRY(TD_NEW(c->names, json_object_size(inputs) + 1));
-    json_object_foreach(inputs, name, description) {
+    json_object_foreach(inputs, name, description)
+    {
         if (strncmp(name, "offsets_", 8) == 0)
             continue;
         c->names[c->n_fields] = td_strdup(name);
@@ -112,7 +113,8 @@ static td_status *read_batches(golden_case *c, const char *path)
         td_field *fields = c->fields + (int64_t)s * c->n_fields;
         for (int32_t f = 0; f < c->n_fields && !status; f++)
             status = read_field(c, file, s, c->names[f], &fields[f]);
-        c->batches[s] = (td_batch){.samples = fields->tensor.dims[0], .index = s, .n_fields = c->n_fields, .fields = fields};
+        c->batches[s] =
+            (td_batch){.samples = fields->tensor.dims[0], .index = s, .n_fields = c->n_fields, .fields = fields};
     }
     td_safetensors_close(file);
     return status;
@@ -221,7 +223,8 @@ td_status *golden_optimizer(const char *rule, const json_t *settings, td_optimiz
     const char *key;
     json_t *value;
     *out_optimizer = (td_optimizer){.name = rule};
-    json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)settings, key, value)
+    {
         if (strcmp(key, "type") == 0 || strcmp(key, "parameters") == 0)
             continue;
         double *into = setting(out_optimizer, key);

@@ -22,11 +22,13 @@ static td_status *compare_losses(const golden_case *c, const golden_trained *tra
     TD_TRY(golden_json_number(c->expected, "rtol", &rtol));
     TD_TRY(golden_json_get(c->expected, "losses", JSON_ARRAY, &expected));
     if ((size_t)trained->n != json_array_size(expected))
-        golden_deviate(deviations, "%d steps were trained, %zu losses are expected", trained->n, json_array_size(expected));
+        golden_deviate(deviations, "%d steps were trained, %zu losses are expected", trained->n,
+                       json_array_size(expected));
     for (int32_t s = 0; s < trained->n; s++) {
         double found = (double)trained->losses[s], wanted = json_number_value(json_array_get(expected, (size_t)s));
         if (!within(found, wanted, rtol * fabs(wanted)))
-            golden_deviate(deviations, "step %d: loss is %.9g, expected %.9g within %.3g of it", s, found, wanted, rtol);
+            golden_deviate(deviations, "step %d: loss is %.9g, expected %.9g within %.3g of it", s, found, wanted,
+                           rtol);
         compared->losses++;
     }
     return NULL;
@@ -44,8 +46,8 @@ static td_status *compare_norms(const golden_case *c, const golden_trained *trai
         if (isnan(found))
             continue;
         if (!within(found, wanted, rtol * fabs(wanted)))
-            golden_deviate(deviations, "step %d: the gradients' norm is %.9g, expected %.9g within %.3g of it", s, found,
-                           wanted, rtol);
+            golden_deviate(deviations, "step %d: the gradients' norm is %.9g, expected %.9g within %.3g of it", s,
+                           found, wanted, rtol);
         compared->gradient_norms++;
     }
     return NULL;
@@ -70,8 +72,8 @@ static summary summarize(const golden_tensor *t)
     return s;
 }
 
-static td_status *compare_field(const char *name, const char *field, double found, const json_t *expected, double tolerance,
-                                golden_deviations *deviations)
+static td_status *compare_field(const char *name, const char *field, double found, const json_t *expected,
+                                double tolerance, golden_deviations *deviations)
 {
     double wanted = 0;
     TD_TRY(golden_json_number(expected, field, &wanted));
@@ -96,12 +98,13 @@ static td_status *compare_tensor(const char *name, const golden_tensor *t, const
     TD_TRY(golden_json_get(expected, "first", JSON_ARRAY, &first));
     size_t n = t->elements < MOST_FIRST ? (size_t)t->elements : MOST_FIRST;
     if (json_array_size(first) != n)
-        golden_deviate(deviations, "%s has %lld elements, but first %zu values are expected", name, (long long)t->elements,
-                       json_array_size(first));
+        golden_deviate(deviations, "%s has %lld elements, but first %zu values are expected", name,
+                       (long long)t->elements, json_array_size(first));
     for (size_t i = 0; i < n && i < json_array_size(first); i++) {
         double found = (double)t->data[i], wanted = json_number_value(json_array_get(first, i));
         if (!within(found, wanted, element))
-            golden_deviate(deviations, "%s: element %zu is %.9g, expected %.9g within %.3g", name, i, found, wanted, element);
+            golden_deviate(deviations, "%s: element %zu is %.9g, expected %.9g within %.3g", name, i, found, wanted,
+                           element);
     }
     return NULL;
 }
@@ -113,7 +116,8 @@ static td_status *compare_tensors(const golden_case *c, const char *key, const g
     json_t *all, *expected;
     const char *name;
     TD_TRY(golden_json_get(c->expected, key, JSON_OBJECT, &all));
-    json_object_foreach(all, name, expected) {
+    json_object_foreach(all, name, expected)
+    {
         char parameter[256];
         const char *dot = strrchr(name, '.');
         bool is_state = strcmp(key, "optimizer_state") == 0;
@@ -144,7 +148,8 @@ td_status *golden_compare(const golden_case *c, const golden_trained *trained, g
     return compare_tensors(c, "optimizer_state", &trained->final, deviations, out_compared);
 }
 
-void golden_compare_bits(const golden_trained *a, const golden_trained *b, const char *which, golden_deviations *deviations)
+void golden_compare_bits(const golden_trained *a, const golden_trained *b, const char *which,
+                         golden_deviations *deviations)
 {
     const char *first;
     for (int32_t s = 0; s < a->n && s < b->n; s++)

@@ -15,8 +15,8 @@ static double from_accumulator(const golden_tensor *parameter, const golden_tens
 }
 
 /* m = decay * m + share * (g + l2 * p). A moment that did not change is one of a row that was not touched. */
-static double from_moment(const golden_tensor *before, const golden_tensor *after, double decay, double share, double l2,
-                          const golden_tensor *parameter)
+static double from_moment(const golden_tensor *before, const golden_tensor *after, double decay, double share,
+                          double l2, const golden_tensor *parameter)
 {
     double sum = 0;
     for (int64_t i = 0; i < after->elements; i++) {

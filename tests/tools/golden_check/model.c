@@ -73,7 +73,8 @@ static td_status *build_dlrm(const golden_case *c, const json_t *model, td_graph
 /* Values weigh the rows: the wide ones are summed over the fields, the deep ones lie side by side. */
 static td_status *build_wide_deep(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
 {
-    td_value ids, values, label, wide_table = table(c, graph, "wide.weight"), deep_table = table(c, graph, "deep.weight");
+    td_value ids, values, label, wide_table = table(c, graph, "wide.weight"),
+                                 deep_table = table(c, graph, "deep.weight");
     TD_TRY(golden_case_input(c, graph, "ids", &ids));
     TD_TRY(golden_case_input(c, graph, "values", &values));
     TD_TRY(golden_case_input(c, graph, "label", &label));

@@ -113,8 +113,8 @@ static void compare(const char *form, const char *key, int64_t s, const golden_t
     for (int64_t i = 0; i < t->elements; i++) {
         double found = (double)t->data[i], wanted = json_number_value(json_array_get(expected, (size_t)i));
         if (!(fabs(found - wanted) <= tolerance))
-            golden_deviate(deviations, "%s: step %lld: %s[%lld] is %.9g, expected %.9g within %.3g", form, (long long)s, key,
-                           (long long)i, found, wanted, tolerance);
+            golden_deviate(deviations, "%s: step %lld: %s[%lld] is %.9g, expected %.9g within %.3g", form, (long long)s,
+                           key, (long long)i, found, wanted, tolerance);
     }
 }
 
@@ -137,14 +137,13 @@ static td_status *compare_step(const rule_case *c, const char *form, int64_t s, 
     TD_TRY(golden_json_get(c->root, "p", JSON_ARRAY, &p));
     TD_TRY(golden_json_get(c->root, "state", JSON_OBJECT, &states));
     TD_TRY(compare_key(c, form, "p", p, s, now, deviations));
-    json_object_foreach(states, key, history)
-        TD_TRY(compare_key(c, form, key, history, s, now, deviations));
+    json_object_foreach(states, key, history) TD_TRY(compare_key(c, form, key, history, s, now, deviations));
     *compared += 1 + (int32_t)json_object_size(states);
     return NULL;
 }
 
-static td_status *run(const rule_case *c, bool row_sparse, bool accelerator, golden_engine *engine, golden_snapshot *now,
-                      golden_deviations *deviations, int32_t *compared)
+static td_status *run(const rule_case *c, bool row_sparse, bool accelerator, golden_engine *engine,
+                      golden_snapshot *now, golden_deviations *deviations, int32_t *compared)
 {
     const char *form = row_sparse ? "row-sparse" : "dense";
     TD_TRY(td_graph_create(&engine->graph));
@@ -181,8 +180,8 @@ static td_status *check_form(const rule_case *c, bool row_sparse, bool accelerat
     if (!status && accelerator)
         status = run_once(c, row_sparse, false, &host, &unused, &ignored);
     if (!status && accelerator && !golden_snapshot_equal(&now, &host, &first))
-        golden_deviate(deviations, "%s: %s differs from the host's; the bits must be equal", row_sparse ? "row-sparse" : "dense",
-                       first);
+        golden_deviate(deviations, "%s: %s differs from the host's; the bits must be equal",
+                       row_sparse ? "row-sparse" : "dense", first);
     golden_snapshot_deinit(&now);
     golden_snapshot_deinit(&host);
     return status;

@@ -18,13 +18,13 @@ static td_status *each_parameter(const golden_case *c, group_visitor visit, void
     size_t i, k;
     TD_TRY(golden_json_get(c->expected, "optimizer", JSON_OBJECT, &optimizer));
     TD_TRY(golden_json_get(optimizer, "groups", JSON_ARRAY, &groups));
-    json_array_foreach(groups, i, group) {
+    json_array_foreach(groups, i, group)
+    {
         td_optimizer settings;
         TD_TRY(golden_json_get(group, "type", JSON_STRING, &type));
         TD_TRY(golden_json_get(group, "parameters", JSON_ARRAY, &names));
         TD_TRY(golden_optimizer(json_string_value(type), group, &settings));
-        json_array_foreach(names, k, name)
-            TD_TRY(visit(context, &settings, json_string_value(name)));
+        json_array_foreach(names, k, name) TD_TRY(visit(context, &settings, json_string_value(name)));
     }
     return NULL;
 }
@@ -61,7 +61,8 @@ static td_status *write_initial(const golden_case *c, td_store *store, const td_
     if (index < 0)
         return TD_ERROR(TD_DATA_ERROR, "init.safetensors has \"%s\"; the model has no such parameter", t->name);
     TD_TRY(td_store_describe(store, index, &shape, &is_parameter, &device));
-    if (!is_parameter || t->dtype != TD_F32 || t->rank != shape.rank || memcmp(t->dims, shape.dims, sizeof t->dims) != 0)
+    if (!is_parameter || t->dtype != TD_F32 || t->rank != shape.rank ||
+        memcmp(t->dims, shape.dims, sizeof t->dims) != 0)
         return TD_ERROR(TD_DATA_ERROR, "init.safetensors: \"%s\" has another shape or dtype than the model's", t->name);
     float *data = td_calloc((size_t)t->elements + 1, sizeof *data);
     if (!data)
@@ -139,7 +140,8 @@ static td_status *add_square(void *context, const td_optimizer *optimizer, const
     return NULL;
 }
 
-static td_status *run_step(const golden_case *c, golden_engine *engine, golden_snapshot *before, golden_trained *trained)
+static td_status *run_step(const golden_case *c, golden_engine *engine, golden_snapshot *before,
+                           golden_trained *trained)
 {
     td_step_report report;
     TD_TRY(golden_snapshot_take(engine->store, before));
@@ -164,7 +166,8 @@ static td_status *run_step_by_step(const golden_case *c, golden_engine *engine, 
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------------- */
 
-static td_status *build(const golden_case *c, const golden_model *model, bool cut, golden_engine *engine, td_value *out_loss)
+static td_status *build(const golden_case *c, const golden_model *model, bool cut, golden_engine *engine,
+                        td_value *out_loss)
 {
     json_t *description;
     TD_TRY(golden_json_get(c->expected, "model", JSON_OBJECT, &description));
@@ -176,8 +179,8 @@ static td_status *build(const golden_case *c, const golden_model *model, bool cu
     return NULL;
 }
 
-static td_status *train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step, golden_engine *engine,
-                        golden_trained *trained)
+static td_status *train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
+                        golden_engine *engine, golden_trained *trained)
 {
     td_value loss = TD_NO_VALUE;
     TD_TRY(TD_NEW(trained->losses, c->n_steps + 1));

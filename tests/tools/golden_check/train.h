@@ -26,7 +26,8 @@ typedef struct golden_compared {
 td_status *golden_compare(const golden_case *c, const golden_trained *trained, golden_deviations *deviations,
                           golden_compared *out_compared) TD_MUST_USE;
 /* Whether two runs gave the same bits; notes the first difference. */
-void golden_compare_bits(const golden_trained *a, const golden_trained *b, const char *which, golden_deviations *deviations);
+void golden_compare_bits(const golden_trained *a, const golden_trained *b, const char *which,
+                         golden_deviations *deviations);
 
 /* The sum of squares of a parameter's gradient, told from what its update changed. NaN where that does not tell it. */
 double golden_gradient_square(const td_optimizer *optimizer, const char *parameter, const golden_snapshot *before,
