@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/cache.h"
 #include "data/fill.h"
 #include "data/reader.h"
 
@@ -78,6 +79,22 @@ static td_status *check_common(const td_dataset_options *options)
     return NULL;
 }
 
+/* Rows from the cache where there is a good one, else from the files, then into the cache. */
+static td_status *read_cached(const td_reader *reader, const td_dataset_options *options, td_dataset *dataset)
+{
+    td_cache cache;
+    bool found = false;
+    td_status *status = td_cache_init(&cache, options);
+    if (!status)
+        status = td_cache_load(&cache, dataset, &found);
+    if (!status && !found)
+        status = reader->read(options, dataset);
+    if (!status && !found)
+        status = td_cache_store(&cache, dataset);
+    td_cache_deinit(&cache);
+    return status;
+}
+
 static td_status *open_with(const td_reader *reader, const td_dataset_options *options, td_dataset *dataset)
 {
     TD_TRY(check_common(options));
@@ -86,7 +103,7 @@ static td_status *open_with(const td_reader *reader, const td_dataset_options *o
     if (reader->read && !options->train)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: format %s needs a file (data.train)", reader->name);
     if (reader->read)
-        TD_TRY(reader->read(options, dataset));
+        TD_TRY(options->cache ? read_cached(reader, options, dataset) : reader->read(options, dataset));
     TD_TRY(reader->describe(options, dataset));
     dataset->schema.fields = dataset->fields;
     dataset->counts.rows = dataset->schema.train_rows + dataset->schema.test_rows;

@@ -41,11 +41,23 @@ static td_status *list_columns(const td_dataset *dataset, td_field_form form, td
     return NULL;
 }
 
+/* Whether columns and record have what the field takes from them. */
+static bool exists(const td_dataset *dataset, td_field_form form)
+{
+    bool ids = form.role == TD_FIELD_IDS || form.role == TD_FIELD_MASK;
+    int64_t have = ids ? dataset->rows.n_ids : dataset->rows.n_numbers;
+    int64_t names = form.ragged || form.rank == 1 ? 1 : form.width;
+    return (dataset->rows.stride == 0 || form.first + form.width <= have) &&
+           (form.first_column < 0 || form.first_column + names <= dataset->n_columns);
+}
+
 td_status *td_dataset_add_field(td_dataset *dataset, td_field_form form)
 {
     static const td_dtype dtypes[] = {
         [TD_FIELD_NUMBERS] = TD_F32, [TD_FIELD_IDS] = TD_I64, [TD_FIELD_LABEL] = TD_F32, [TD_FIELD_MASK] = TD_U8};
     int64_t n = dataset->schema.n_fields;
+    if (!exists(dataset, form))
+        return TD_ERROR(TD_INTERNAL, "data: field \"%s\" takes columns that the rows do not have", form.name);
     TD_TRY(td_grow(&dataset->fields, &dataset->fields_capacity, n, sizeof *dataset->fields));
     TD_TRY(td_grow(&dataset->plans, &dataset->plans_capacity, n, sizeof *dataset->plans));
     td_schema_field *field = &dataset->fields[n];

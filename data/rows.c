@@ -32,8 +32,8 @@ td_status *td_rows_init_mapped(td_rows *rows, int32_t n_ids, int32_t n_numbers, 
                       .count = count,
                       .map = map,
                       .map_bytes = map_bytes};
-    TD_TRY(TD_NEW(rows->chunks, 1));
-    rows->chunks[0] = records; /* not counted in n_chunks: it belongs to the mapping */
+    TD_TRY(TD_NEW(rows->chunks, 1)); /* else td_rows_deinit unmaps */
+    rows->chunks[0] = records;       /* not counted in n_chunks: it belongs to the mapping */
     return NULL;
 }
 

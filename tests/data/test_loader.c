@@ -15,6 +15,7 @@ static td_dataset *numbered_rows(void)
     dataset->fill = td_fill_rows;
     dataset->columns = td_calloc(1, sizeof *dataset->columns);
     dataset->columns[0].table_rows = ROWS + TEST_ROWS;
+    dataset->n_columns = 1;
     td_rows_init(&dataset->rows, 1, 1, ROWS);
     for (int32_t i = 0; i < ROWS + TEST_ROWS; i++) {
         unsigned char *record;
