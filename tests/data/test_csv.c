@@ -74,10 +74,11 @@ static void test_quotes_line_ends_and_blank_lines(void **state)
     const int64_t colours[] = {3, 1, 2, 1};
     const float labels[] = {1, 0, 0, 1};
     /* values in byte order: "", "a\"b,\nc", red */
+    static const char with_mark[] = "\xef\xbb\xbfsize,colour,good\r\n1,\"red\",yes\r\n\r\n\"2.5\",\"\",no\r\n"
+                                    "-300,\"a\"\"b,\nc\",\"no\"\r\n,,\"yes\"";
     const char *const forms[] = {
         "size,colour,good\n1,red,yes\n2.5,,no\n-3e2,\"a\"\"b,\nc\",Yes\n,,yes\n",
-        "\xef\xbb\xbfsize,colour,good\r\n1,\"red\",yes\r\n\r\n\"2.5\",\"\",no\r\n-300,\"a\"\"b,\nc\",\"no\"\r\n,,"
-        "\"yes\"",
+        with_mark,
         "\xef\xbb\xbf\"size\",\"colour\",\"good\"\n\n1,red,yes\n+2.50,,\n-300.0,\"a\"\"b,\nc\",\n,,yes\n\n",
         "good,other,colour,size\nyes,7,red,1\n,,,2.5\n,\"x,y\",\"a\"\"b,\nc\",-.3e3\nyes,,,\n",
     };
