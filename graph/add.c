@@ -60,13 +60,15 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
         if (absent)
             continue;
         if (inputs[i].graph != d->graph || inputs[i].id >= d->graph->n_values)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: input %d (%s) is a value of another graph", d->op->name, i, port->name);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: input %d (%s) is a value of another graph", d->op->name, i,
+                            port->name);
         const td_value_info *info = &d->graph->values[inputs[i].id];
         d->inputs[i] = (td_type){info->kind, info->dtype, info->shape, info->entries};
         bool state = info->class == TD_CLASS_PARAMETER || info->class == TD_CLASS_STATE;
         if (port->flags & TD_PORT_WRITES && !state)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: input %d (%s) is written, so it must be a parameter or state, not \"%s\"",
-                            d->op->name, i, port->name, info->name);
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "%s: input %d (%s) is written, so it must be a parameter or state, not \"%s\"", d->op->name,
+                            i, port->name, info->name);
     }
     return NULL;
 }
@@ -103,8 +105,8 @@ static td_status *check_attr(const td_op *op, const td_attr *attr)
     static const char *const types[] = {"an integer", "a number", "a flag", "a string", "a list of integers"};
     const td_attr_spec *spec = find_spec(op, attr->key);
     if (!spec)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s has no attribute \"%s\" (tandem ops %s lists them)", op->name, attr->key,
-                        op->name);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s has no attribute \"%s\" (tandem ops %s lists them)", op->name,
+                        attr->key, op->name);
     if (spec->type != attr->type)
         return TD_ERROR(TD_INVALID_ARGUMENT, "%s: attribute \"%s\" is %s", op->name, attr->key, types[spec->type]);
     return NULL;
@@ -196,19 +198,20 @@ static td_status *infer_outputs(draft *d, int32_t n_outputs)
     TD_TRY(TD_NEW(d->node.outputs, n_outputs + 1));
     for (int32_t i = 0; i < n_outputs; i++)
         d->outputs[i].entries = td_dim_constant(0);
-    td_infer infer = {.graph = d->graph, .op = d->op->name, .name = d->node.name, .attrs = d->node.attrs,
-                      .inputs = d->inputs, .outputs = d->outputs, .n_attrs = d->node.n_attrs,
-                      .n_inputs = d->node.n_inputs, .n_outputs = n_outputs};
+    td_infer infer = {.graph = d->graph,
+                      .op = d->op->name,
+                      .name = d->node.name,
+                      .attrs = d->node.attrs,
+                      .inputs = d->inputs,
+                      .outputs = d->outputs,
+                      .n_attrs = d->node.n_attrs,
+                      .n_inputs = d->node.n_inputs,
+                      .n_outputs = n_outputs};
     if (d->op->infer)
         TD_TRY(d->op->infer(&infer));
-    for (int32_t i = 0; i < n_outputs; i++) {
-        int64_t elements = 1;
-        for (int32_t k = 0; k < d->outputs[i].shape.rank; k++) {
-            int64_t capacity = td_dim_capacity(d->graph, d->outputs[i].shape.dims[k]);
-            if (!td_multiply_checked(elements, capacity, &elements) || elements > INT64_MAX / 16)
-                return TD_SHAPE_ERROR(&infer, "output %d would have more than 2^59 elements", i);
-        }
-    }
+    for (int32_t i = 0; i < n_outputs; i++)
+        if (!td_shape_fits(d->graph, &d->outputs[i].shape))
+            return TD_SHAPE_ERROR(&infer, "output %d would have more than 2^59 elements, or along one dimension", i);
     return NULL;
 }
 
@@ -221,15 +224,25 @@ static td_status *add_output(draft *d, int32_t index, int32_t node_id, td_class 
     char *name = index ? td_format("%s:%d", d->node.name, index) : td_strdup(d->node.name);
     if (!name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for \"%s\"", d->node.name);
-    td_status *status = td_name_map_put(&graph->value_names, name, (int32_t)graph->n_values);
+    td_status *status = NULL;
+    if (td_name_map_get(&graph->value_names, name) >= 0)
+        status = TD_ERROR(TD_INVALID_ARGUMENT, "two values are called \"%s\": names are unique in a graph", name);
+    if (!status)
+        status = td_name_map_put(&graph->value_names, name, (int32_t)graph->n_values);
     if (status) {
         td_free(name);
         return status;
     }
     const td_type *type = &d->outputs[index];
-    graph->values[graph->n_values] =
-        (td_value_info){.name = name, .kind = type->kind, .dtype = type->dtype, .class = class, .shape = type->shape,
-                        .entries = type->entries, .producer = node_id, .output = index, .parameter = -1};
+    graph->values[graph->n_values] = (td_value_info){.name = name,
+                                                     .kind = type->kind,
+                                                     .dtype = type->dtype,
+                                                     .class = class,
+                                                     .shape = type->shape,
+                                                     .entries = type->entries,
+                                                     .producer = node_id,
+                                                     .output = index,
+                                                     .parameter = -1};
     d->node.outputs[index] = (int32_t)graph->n_values++;
     d->node.n_outputs = index + 1;
     return NULL;

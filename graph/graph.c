@@ -93,8 +93,9 @@ td_status *td_graph_check(td_graph *graph)
     for (int64_t i = 0; i < graph->n_nodes; i++) {
         const td_node *node = &graph->nodes[i];
         if (node->tied)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "two ops would be called \"%.*s\": name one of them with td_name or build it "
-                                                 "in a scope of its own",
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "two ops would be called \"%.*s\": name one of them with td_name or build it "
+                            "in a scope of its own",
                             (int)strcspn(node->name, "#"), node->name);
     }
     int32_t *order = NULL;
@@ -108,8 +109,9 @@ td_status *td_graph_check(td_graph *graph)
 static const struct {
     const char *name;
     size_t bytes;
-} dtypes[TD_DTYPE_COUNT] = {[TD_F32] = {"f32", 4}, [TD_F16] = {"f16", 2}, [TD_BF16] = {"bf16", 2}, [TD_I32] = {"i32", 4},
-                            [TD_I64] = {"i64", 8}, [TD_U8] = {"u8", 1},   [TD_BOOL] = {"bool", 1}, [TD_F64] = {"f64", 8}};
+} dtypes[TD_DTYPE_COUNT] = {
+    [TD_F32] = {"f32", 4}, [TD_F16] = {"f16", 2}, [TD_BF16] = {"bf16", 2}, [TD_I32] = {"i32", 4},
+    [TD_I64] = {"i64", 8}, [TD_U8] = {"u8", 1},   [TD_BOOL] = {"bool", 1}, [TD_F64] = {"f64", 8}};
 
 const char *td_dtype_name(td_dtype dtype)
 {
@@ -192,8 +194,8 @@ void td_value_tensor(const td_graph *graph, int32_t value, const int64_t *extent
     const td_value_info *info = &graph->values[value];
     *out_tensor = (td_tensor){.kind = info->kind, .dtype = info->dtype, .rank = info->shape.rank};
     for (int32_t i = 0; i < info->shape.rank; i++)
-        out_tensor->dims[i] = extents ? td_dim_actual(info->shape.dims[i], extents)
-                                      : td_dim_capacity(graph, info->shape.dims[i]);
+        out_tensor->dims[i] =
+            extents ? td_dim_actual(info->shape.dims[i], extents) : td_dim_capacity(graph, info->shape.dims[i]);
     out_tensor->entries = extents ? td_dim_actual(info->entries, extents) : td_dim_capacity(graph, info->entries);
 }
 
@@ -217,20 +219,20 @@ void td_value_bytes(const td_graph *graph, int32_t value, const int64_t *extents
 
 static td_status *check_shape(const td_graph *graph, const char *name, const td_shape *shape, bool constants_only)
 {
-    int64_t elements = 1;
     for (int32_t i = 0; i < shape->rank; i++) {
         td_dim dim = shape->dims[i];
         if (dim.extent >= graph->n_extents)
             return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": dimension %d is an extent of another graph", name, i);
         if (constants_only && dim.extent >= 0)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": dimension %d depends on extent \"%s\"; a parameter's are constants",
-                            name, i, graph->extents[dim.extent].name);
-        int64_t capacity = td_dim_capacity(graph, dim);
-        if (capacity < 0)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": dimension %d is %" PRId64 ", not a size", name, i, capacity);
-        if (!td_multiply_checked(elements, capacity, &elements) || elements > INT64_MAX / 16)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": more than 2^59 elements", name);
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "\"%s\": dimension %d depends on extent \"%s\"; a parameter's are constants", name, i,
+                            graph->extents[dim.extent].name);
+        if (dim.constant < 0)
+            return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": dimension %d is %" PRId64 ", not a size", name, i,
+                            dim.constant);
     }
+    if (!td_shape_fits(graph, shape))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\": more than 2^59 elements, or along one dimension", name);
     return NULL;
 }
 
@@ -240,7 +242,8 @@ static td_status *check_name(const char *name)
         return TD_ERROR(TD_INVALID_ARGUMENT, "an input, parameter or op needs a name that is not empty");
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == '"' || *c == 0x7f)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "name \"%s\": spaces, quotes and control characters are not allowed", name);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "name \"%s\": spaces, quotes and control characters are not allowed",
+                            name);
     return NULL;
 }
 
@@ -282,11 +285,11 @@ static td_value source(td_graph *graph, td_value_info info, const char *name)
     return (td_value){graph, id};
 }
 
-td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, const char *name, td_dtype dtype, td_shape shape,
-                             td_dim entries)
+td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, const char *name, td_dtype dtype,
+                             td_shape shape, td_dim entries)
 {
-    return source(graph, (td_value_info){.class = class, .kind = kind, .dtype = dtype, .shape = shape, .entries = entries},
-                  name);
+    return source(
+        graph, (td_value_info){.class = class, .kind = kind, .dtype = dtype, .shape = shape, .entries = entries}, name);
 }
 
 td_value td_input(td_graph *graph, const char *name, td_dtype dtype, td_shape shape)
@@ -301,7 +304,11 @@ td_value td_input_ragged(td_graph *graph, const char *name, td_dtype dtype, td_d
 
 td_value td_parameter(td_graph *graph, const char *name, td_dtype dtype, td_shape shape, td_initializer initial)
 {
-    td_value_info info = {.class = TD_CLASS_PARAMETER, .kind = TD_DENSE, .dtype = dtype, .shape = shape, .initial = initial,
+    td_value_info info = {.class = TD_CLASS_PARAMETER,
+                          .kind = TD_DENSE,
+                          .dtype = dtype,
+                          .shape = shape,
+                          .initial = initial,
                           .entries = td_dim_constant(0)};
     return source(graph, info, name);
 }
@@ -311,8 +318,12 @@ td_value td_scalar(td_graph *graph, const char *name, td_dtype dtype, int32_t n,
     if (graph->failed)
         return (td_value){graph, -1};
     td_dim dim = td_dim_constant(n);
-    td_value_info info = {.class = TD_CLASS_SCALAR, .kind = TD_SCALAR, .dtype = dtype, .shape = td_shape_of(1, &dim),
-                          .entries = td_dim_constant(0), .n_scalars = n};
+    td_value_info info = {.class = TD_CLASS_SCALAR,
+                          .kind = TD_SCALAR,
+                          .dtype = dtype,
+                          .shape = td_shape_of(1, &dim),
+                          .entries = td_dim_constant(0),
+                          .n_scalars = n};
     info.scalars = td_calloc((size_t)n, sizeof *info.scalars);
     if (!info.scalars) {
         td_graph_fail(graph, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for scalar \"%s\"", name));
@@ -400,7 +411,8 @@ td_value td_freeze(td_value parameter)
         return parameter;
     td_value_info *info = &parameter.graph->values[parameter.id];
     if (info->class != TD_CLASS_PARAMETER)
-        td_graph_fail(parameter.graph, TD_ERROR(TD_INVALID_ARGUMENT, "td_freeze: \"%s\" is not a parameter", info->name));
+        td_graph_fail(parameter.graph,
+                      TD_ERROR(TD_INVALID_ARGUMENT, "td_freeze: \"%s\" is not a parameter", info->name));
     info->frozen = true;
     return parameter;
 }

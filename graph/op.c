@@ -133,8 +133,8 @@ td_status *td_infer_error(const td_infer *infer, const char *file, int line, con
     va_start(arguments, format);
     char *text = td_vformat(format, arguments);
     va_end(arguments);
-    td_status *status = td_status_create(text ? TD_INVALID_ARGUMENT : TD_OUT_OF_MEMORY, file, line, "%s %s: %s", infer->op,
-                                         infer->name, text ? text : "out of memory");
+    td_status *status = td_status_create(text ? TD_INVALID_ARGUMENT : TD_OUT_OF_MEMORY, file, line, "%s %s: %s",
+                                         infer->op, infer->name, text ? text : "out of memory");
     td_free(text);
     return status;
 }
@@ -165,8 +165,11 @@ bool td_dim_add(td_dim a, td_dim b, td_dim *out)
 {
     if (a.extent >= 0 && b.extent >= 0 && a.extent != b.extent)
         return false;
-    *out = (td_dim){a.extent >= 0 ? a.extent : b.extent, (a.extent >= 0 ? a.multiple : 0) + (b.extent >= 0 ? b.multiple : 0),
-                    a.constant + b.constant};
+    int64_t multiple = 0, constant = 0;
+    if (!td_add_checked(a.extent >= 0 ? a.multiple : 0, b.extent >= 0 ? b.multiple : 0, &multiple) ||
+        !td_add_checked(a.constant, b.constant, &constant))
+        return false;
+    *out = (td_dim){a.extent >= 0 ? a.extent : b.extent, multiple, constant};
     return true;
 }
 
@@ -189,6 +192,22 @@ bool td_shape_elements(const td_shape *shape, td_dim *out)
     for (int32_t i = 0; i < shape->rank; i++)
         if (!td_dim_multiply(*out, shape->dims[i], out))
             return false;
+    return true;
+}
+
+bool td_shape_fits(const td_graph *graph, const td_shape *shape)
+{
+    const int64_t most = INT64_MAX / 16;
+    int64_t elements = 1;
+    for (int32_t i = 0; i < shape->rank; i++) {
+        td_dim dim = shape->dims[i];
+        int64_t capacity = 0;
+        if (dim.extent >= 0 && !td_multiply_checked(dim.multiple, graph->extents[dim.extent].capacity, &capacity))
+            return false;
+        if (!td_add_checked(capacity, dim.constant, &capacity) || capacity > most ||
+            !td_multiply_checked(elements, capacity, &elements) || elements > most)
+            return false;
+    }
     return true;
 }
 
@@ -232,9 +251,9 @@ td_status *td_infer_broadcast(td_infer *infer, const td_shape *a, const td_shape
             continue;
         }
         char left[160], right[160];
-        return TD_SHAPE_ERROR(infer, "shapes %s and %s do not broadcast; dimensions must be equal or 1, from the last one on",
-                              td_shape_text(infer->graph, a, left, sizeof left),
-                              td_shape_text(infer->graph, b, right, sizeof right));
+        return TD_SHAPE_ERROR(
+            infer, "shapes %s and %s do not broadcast; dimensions must be equal or 1, from the last one on",
+            td_shape_text(infer->graph, a, left, sizeof left), td_shape_text(infer->graph, b, right, sizeof right));
     }
     return NULL;
 }

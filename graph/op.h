@@ -119,12 +119,14 @@ bool td_shape_equal(const td_shape *a, const td_shape *b);
 bool td_dim_is(td_dim dim, int64_t constant); /* a constant of this value */
 /* "[B<=2048, 13]" into a buffer; returns it. */
 const char *td_shape_text(const td_graph *graph, const td_shape *shape, char *buffer, size_t bytes);
-/* sum of two dims; false when they use different extents */
+/* sum of two dims; false when they use different extents, or beyond 64 bits */
 bool td_dim_add(td_dim a, td_dim b, td_dim *out);
-/* product; false unless one is a constant */
+/* product; false unless one is a constant, or beyond 64 bits */
 bool td_dim_multiply(td_dim a, td_dim b, td_dim *out);
 /* Elements of a shape as one dim; false when two extents would be multiplied. */
 bool td_shape_elements(const td_shape *shape, td_dim *out);
+/* Whether the capacity of every dimension, and their product, is at most 2^59: then bytes can be counted in 64 bits. */
+bool td_shape_fits(const td_graph *graph, const td_shape *shape);
 /* NumPy broadcasting. */
 td_status *td_infer_broadcast(td_infer *infer, const td_shape *a, const td_shape *b, td_shape *out) TD_MUST_USE;
 /* outputs[0] = inputs[0]'s type; inputs[0] must be a dense float. */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "graph/op.h"
@@ -133,11 +134,31 @@ static void check_parameter(const case_graph *k, interpreter *run, int32_t param
     td_free(built);
 }
 
+/* Text -> graph -> text, and a copy's text: all the same. */
+static void check_text(const case_graph *k)
+{
+    char *first = NULL, *second = NULL, *third = NULL;
+    td_graph *parsed = NULL, *copy = NULL;
+    case_graph_require(k, td_graph_print(k->graph, &first));
+    case_graph_require(k, td_graph_parse(first, strlen(first), k->c->name, &parsed));
+    case_graph_require(k, td_graph_clone(k->graph, &copy));
+    case_graph_require(k, td_graph_print(parsed, &second));
+    case_graph_require(k, td_graph_print(copy, &third));
+    assert_string_equal(first, second);
+    assert_string_equal(first, third);
+    td_text_free(first);
+    td_text_free(second);
+    td_text_free(third);
+    td_graph_destroy(parsed);
+    td_graph_destroy(copy);
+}
+
 void gradient_check(const gradient_case *c)
 {
     case_graph k;
     int32_t checked = 0;
     case_graph_init(&k, c);
+    check_text(&k);
     interpreter *run = case_graph_run(&k, 1);
     for (int32_t v = 0; v < k.n_sources; v++)
         if (k.gradients[v] >= 0) {

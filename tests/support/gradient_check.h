@@ -9,7 +9,7 @@
  *     }
  *     gradient_check(&(gradient_case){.name = "relu", .build = build_relu});
  *
- * The loss is the sum of the result's elements times fixed random weights. Every element of every parameter is tried.
+ * The graph also survives a trip through its text form, and a copy, unchanged. The loss is the sum of the result's elements times fixed random weights. Every element of every parameter is tried.
  * Float inputs and parameters get random numbers in [low, high) (default -1, 1), integer inputs in [0, ids_below). */
 #ifndef TANDEM_TESTS_SUPPORT_GRADIENT_CHECK_H
 #define TANDEM_TESTS_SUPPORT_GRADIENT_CHECK_H
