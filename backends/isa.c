@@ -63,10 +63,11 @@ td_status *td_isa_choose(td_isa *out_isa)
         if (strcmp(wanted, names[isa]) != 0)
             continue;
         if (!td_isa_available((td_isa)isa))
-            return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: this processor cannot run it; the best one here is %s", wanted,
-                            names[*out_isa]);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: this processor cannot run it; the best one here is %s",
+                            wanted, names[*out_isa]);
         *out_isa = (td_isa)isa;
         return NULL;
     }
-    return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512", wanted);
+    return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512",
+                    wanted);
 }

@@ -49,8 +49,9 @@ td_status *td_backend_adopt(const char *library, const td_backend_api *given, td
     if (!given)
         return TD_ERROR(TD_UNSUPPORTED, "%s: %s returned no table", library, TD_BACKEND_ENTRY_SYMBOL);
     if (given->abi_major != TD_BACKEND_ABI_MAJOR)
-        return td_status_help(TD_ERROR(TD_UNSUPPORTED, "%s: made for backend ABI %d.%d, this engine speaks %d.%d", library,
-                                       given->abi_major, given->abi_minor, TD_BACKEND_ABI_MAJOR, TD_BACKEND_ABI_MINOR),
+        return td_status_help(TD_ERROR(TD_UNSUPPORTED, "%s: made for backend ABI %d.%d, this engine speaks %d.%d",
+                                       library, given->abi_major, given->abi_minor, TD_BACKEND_ABI_MAJOR,
+                                       TD_BACKEND_ABI_MINOR),
                               "rebuild it against this engine's tandem/backend.h");
     if (given->struct_size < REQUIRED_BYTES)
         return TD_ERROR(TD_UNSUPPORTED, "%s: its table has %zu bytes, the required slots alone take %zu", library,

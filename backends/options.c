@@ -15,10 +15,19 @@ typedef struct unit {
     double factor;
 } unit;
 
-static const unit byte_units[] = {{"", 1},     {"B", 1},       {"kB", 1e3},        {"KB", 1e3},           {"MB", 1e6},
-                                  {"GB", 1e9}, {"TB", 1e12},   {"KiB", 1024.0},    {"MiB", 1048576.0},    {"GiB", 1073741824.0},
-                                  {"TiB", 1099511627776.0}, {NULL, 0}};
-static const unit rate_units[] = {{"B/s", 1},        {"kB/s", 1e3},         {"MB/s", 1e6},          {"GB/s", 1e9},
+static const unit byte_units[] = {{"", 1},
+                                  {"B", 1},
+                                  {"kB", 1e3},
+                                  {"KB", 1e3},
+                                  {"MB", 1e6},
+                                  {"GB", 1e9},
+                                  {"TB", 1e12},
+                                  {"KiB", 1024.0},
+                                  {"MiB", 1048576.0},
+                                  {"GiB", 1073741824.0},
+                                  {"TiB", 1099511627776.0},
+                                  {NULL, 0}};
+static const unit rate_units[] = {{"B/s", 1},        {"kB/s", 1e3},        {"MB/s", 1e6},           {"GB/s", 1e9},
                                   {"KiB/s", 1024.0}, {"MiB/s", 1048576.0}, {"GiB/s", 1073741824.0}, {NULL, 0}};
 static const unit time_units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {NULL, 0}};
 
@@ -45,8 +54,8 @@ static td_status *read_int(const char *backend, const td_option *option, const c
     long number = strtol(value, &end, 10);
     long most = option->most ? option->most : INT32_MAX;
     if (end == value || *end || errno || number < option->least || number > most)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a whole number from %d to %ld", backend, option->key, value,
-                        (int)option->least, most);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a whole number from %d to %ld", backend, option->key,
+                        value, (int)option->least, most);
     *(int32_t *)option->target = (int32_t)number;
     return NULL;
 }
@@ -77,17 +86,19 @@ static td_status *read_value(const char *backend, const td_option *option, const
         return read_choice(backend, option, value);
     case TD_OPTION_BYTES:
         if (!read_quantity(value, byte_units, &number) || number >= 18446744073709551616.0)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected bytes, such as 256MiB", backend, option->key, value);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected bytes, such as 256MiB", backend, option->key,
+                            value);
         *(uint64_t *)option->target = (uint64_t)number;
         return NULL;
     case TD_OPTION_RATE:
         if (!read_quantity(value, rate_units, &number) || number <= 0)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a rate above 0, such as 12GB/s", backend, option->key,
-                            value);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a rate above 0, such as 12GB/s", backend,
+                            option->key, value);
         break;
     case TD_OPTION_SECONDS:
         if (!read_quantity(value, time_units, &number))
-            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a time, such as 8us", backend, option->key, value);
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s=%s: expected a time, such as 8us", backend, option->key,
+                            value);
         break;
     }
     *(double *)option->target = number;
@@ -108,13 +119,13 @@ static td_status *unknown_key(const char *backend, const char *key, const td_opt
 }
 
 /* One "key=value" of `bytes` characters. `seen` has a bit per table row. */
-static td_status *read_pair(const char *backend, const char *pair, size_t bytes, const td_option *table, int32_t n_options,
-                            uint32_t *seen)
+static td_status *read_pair(const char *backend, const char *pair, size_t bytes, const td_option *table,
+                            int32_t n_options, uint32_t *seen)
 {
     char text[VALUE_BYTES * 2];
     if (bytes >= sizeof text)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: a device option of %zu characters is too long (%zu at most)", backend, bytes,
-                        sizeof text - 1);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: a device option of %zu characters is too long (%zu at most)", backend,
+                        bytes, sizeof text - 1);
     memcpy(text, pair, bytes);
     text[bytes] = '\0';
     char *value = strchr(text, '=');

@@ -29,6 +29,7 @@ typedef struct td_option {
 } td_option;
 
 /* `text` may be NULL or "". A key given twice is an error. */
-td_status *td_options_parse(const char *backend, const char *text, const td_option *table, int32_t n_options) TD_MUST_USE;
+td_status *td_options_parse(const char *backend, const char *text, const td_option *table,
+                            int32_t n_options) TD_MUST_USE;
 
 #endif

@@ -68,7 +68,8 @@ td_status *td_backend_split(const char *spec, char **out_name, char **out_option
     *out_name = *out_options = NULL;
     size_t name_bytes = strcspn(spec, ":");
     if (name_bytes == 0)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "device \"%s\": expected a backend's name, then perhaps \":key=value,...\"", spec);
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "device \"%s\": expected a backend's name, then perhaps \":key=value,...\"", spec);
     char *name = td_format("%.*s", (int)name_bytes, spec);
     char *options = td_strdup(spec[name_bytes] ? spec + name_bytes + 1 : "");
     if (!name || !options) {
@@ -211,7 +212,8 @@ td_status *td_backend_list(td_backend_listing **out_rows)
     listing_context listing = {0};
     td_status *status = NULL;
     for (int32_t i = 0; i < N_BUILT_IN; i++)
-        TD_TRY_OR(status, failed, append_row(&listing.rows, &listing.n_rows, &listing.capacity, built_in[i], NULL, NULL));
+        TD_TRY_OR(status, failed,
+                  append_row(&listing.rows, &listing.n_rows, &listing.capacity, built_in[i], NULL, NULL));
     TD_TRY_OR(status, failed, td_plugin_each(list_library, &listing));
     pthread_mutex_lock(&lock);
     for (const td_plugin *plugin = plugins; plugin && !status; plugin = plugin->next)

@@ -35,8 +35,8 @@ td_status *td_space_allocate(td_space *space, size_t bytes, void **out_memory)
     *out_memory = NULL;
     uint64_t available = 0;
     if (!reserve(space, bytes, &available))
-        return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory: %zu bytes asked for, %llu of %llu free", space->backend, bytes,
-                        (unsigned long long)available, (unsigned long long)space->capacity);
+        return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory: %zu bytes asked for, %llu of %llu free", space->backend,
+                        bytes, (unsigned long long)available, (unsigned long long)space->capacity);
     char *block = bytes > SIZE_MAX / 4 ? NULL : td_calloc_aligned(bytes + HEADER_BYTES);
     if (!block) {
         atomic_fetch_sub(&space->now, bytes);

@@ -62,13 +62,13 @@ bool td_cpu_engine_supports(const td_cpu_engine *engine, const td_kernel_call *c
     if (find_kernel(engine, call) || engine->host->reference_kernel(call->op))
         return true;
     if (reason && reason_bytes)
-        (void)snprintf(reason, reason_bytes, "no CPU kernel and no reference kernel of %s takes these dtypes and shapes",
-                       call->op);
+        (void)snprintf(reason, reason_bytes,
+                       "no CPU kernel and no reference kernel of %s takes these dtypes and shapes", call->op);
     return false;
 }
 
-td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_call *call, td_cpu_prepared **out_prepared,
-                                 size_t *out_scratch_bytes)
+td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_call *call,
+                                 td_cpu_prepared **out_prepared, size_t *out_scratch_bytes)
 {
     *out_prepared = NULL;
     *out_scratch_bytes = 0;
@@ -79,8 +79,9 @@ td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_ca
     if (!prepared->kernel) {
         prepared->reference = engine->host->reference_kernel(call->op);
         if (!prepared->reference) {
-            status = TD_ERROR(TD_UNSUPPORTED, "%s %s: no CPU kernel and no reference kernel takes these dtypes and shapes",
-                              call->op, call->name ? call->name : "");
+            status =
+                TD_ERROR(TD_UNSUPPORTED, "%s %s: no CPU kernel and no reference kernel takes these dtypes and shapes",
+                         call->op, call->name ? call->name : "");
             goto done;
         }
         *out_prepared = prepared;

@@ -34,8 +34,8 @@ double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores);
 #define TD_CPU_MEMORY_BYTES_PER_S 12e9
 /* See td_backend_api. Thread-safe. */
 bool td_cpu_engine_supports(const td_cpu_engine *engine, const td_kernel_call *call, char *reason, size_t reason_bytes);
-td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_call *call, td_cpu_prepared **out_prepared,
-                                 size_t *out_scratch_bytes) TD_MUST_USE;
+td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_call *call,
+                                 td_cpu_prepared **out_prepared, size_t *out_scratch_bytes) TD_MUST_USE;
 void td_cpu_engine_release(td_cpu_prepared *prepared);
 td_status *td_cpu_engine_run(td_cpu_prepared *prepared, const td_kernel_call *call, td_team *team) TD_MUST_USE;
 /* Whether a kernel of kernels.def was chosen, rather than the reference kernel. */

@@ -1,5 +1,5 @@
-/* Cutting matrix products into tiles and running them: see gemm.h. */
-#include "backends/cpu/gemm.h"
+/* Running matrix products tile by tile: see gemm.h. How they are cut is in gemm_cut.c. */
+#include "backends/cpu/gemm_cut.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "base/memory.h"
 
 enum {
-    SLOTS = 64,        /* tiles in flight at once, at most: each may need scratch */
-    SCRATCH_BYTES = 16 << 20, /* of all slots, unless four take more */
-    ALIGNMENT = 64,    /* bytes, of pieces of scratch */
-    PARTS_WANTED = 16, /* tiles and parts together, for long sums */
-    TILE_ROWS = 256,   /* at most */
-    TILE_COLUMNS = 384 /* at most */
+    SLOTS = 64,              /* tiles in flight at once, at most: each may need scratch */
+    SCRATCH_BYTES = 8 << 20, /* of all slots, unless four take more */
+    ALIGNMENT = 64,          /* bytes, of pieces of scratch */
+    PAGE_FLOATS = 1024, /* rows this far apart, 4 KiB, evict each other from the cache: such operands are packed, */
+    PACK_ROWS = 32,     /* if they have as many rows, */
+    PACK_K = 512        /* a span of the sum at a time */
 };
 
 struct td_gemm {
@@ -22,69 +22,14 @@ struct td_gemm {
     td_gemm_shape capacity;
     int32_t slots;
     size_t partial_bytes; /* at the start of the scratch: parts of sums */
-    size_t slot_bytes;    /* then one piece for each slot: a library's scratch */
+    size_t slot_bytes;    /* then one piece for each slot: packed operands, and the library's own scratch */
+    size_t pack_bytes;
 #ifdef TANDEM_HAVE_ONEDNN
     td_onednn *onednn;
     void *overflow; /* slots for a shape that needs more than those of the capacity did */
     size_t overflow_slot_bytes;
 #endif
 };
-
-/* ---- the cut ----------------------------------------------------------------------------------------------------------------- */
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
-/* A size cut into `pieces` equal ones, rounded up to a multiple of `unit`. */
-static int64_t piece_of(int64_t size, int64_t pieces, int64_t unit)
-{
-    int64_t piece = divide_up(divide_up(size, pieces), unit) * unit;
-    return piece < size ? piece : size;
-}
-
-/* Columns first: up to TILE_COLUMNS, since wide tiles reuse A best. Then rows, so that there are some 32 tiles of at least
- * 4 MFLOP and 64 rows. Where few tiles come of it and the sum is long, the sum is cut too. */
-td_gemm_cut td_gemm_cut_of(const td_gemm_shape *shape)
-{
-    int64_t m = clamp(shape->m, 1, INT64_MAX), n = clamp(shape->n, 1, INT64_MAX), k = clamp(shape->k, 1, INT64_MAX);
-    int64_t batch = clamp(shape->batch, 1, INT64_MAX);
-    double flops = 2.0 * (double)m * (double)n * (double)k * (double)batch;
-    int64_t wanted = (int64_t)(flops / 4e6 < 32 ? flops / 4e6 : 32) + 1;
-    td_gemm_cut cut = {.tile_n = n, .tile_k = k, .parts = 1};
-    if (n > TILE_COLUMNS)
-        cut.tile_n = piece_of(n, divide_up(n, 256), 16);
-    cut.tiles_n = divide_up(n, cut.tile_n);
-    int64_t row_tiles = clamp(divide_up(wanted, cut.tiles_n * batch), divide_up(m, TILE_ROWS), divide_up(m, 64));
-    cut.tile_m = piece_of(m, row_tiles, 16);
-    cut.tiles_m = divide_up(m, cut.tile_m);
-    int64_t tiles = cut.tiles_m * cut.tiles_n * batch;
-    if (tiles < PARTS_WANTED && wanted > tiles) {
-        int64_t parts = clamp(divide_up(wanted < PARTS_WANTED ? wanted : PARTS_WANTED, tiles), 1, clamp(k / 256, 1, INT64_MAX));
-        cut.tile_k = piece_of(k, parts, 64);
-        cut.parts = divide_up(k, cut.tile_k);
-    }
-    return cut;
-}
-
-/* The parts of a sum beyond the first, each beside the others at the tile's size. With p parts of t tiles, (p - 1) t is
- * below PARTS_WANTED by the rule above, at any shape. */
-static size_t partial_bytes(const td_gemm_shape *capacity)
-{
-    if (capacity->k < 512)
-        return 0;
-    int64_t rows = clamp(capacity->m, 0, TILE_ROWS), columns = clamp(capacity->n, 0, TILE_COLUMNS);
-    int64_t most = clamp(capacity->k / 256, 1, PARTS_WANTED) - 1;
-    if (capacity->m > 64 || capacity->n > TILE_COLUMNS || capacity->batch > 1)
-        most = PARTS_WANTED - 1;
-    return (size_t)(most * rows * columns) * sizeof(float);
-}
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -95,7 +40,8 @@ static int64_t extent_of(int64_t size, int64_t piece, int64_t index)
 }
 
 /* The first part of a sum goes to C; the others lie beside it, each as a matrix of the full tile's width. */
-static td_gemm_tile tile_at(const td_gemm_shape *shape, const td_gemm_cut *cut, int64_t row, int64_t column, int64_t part)
+static td_gemm_tile tile_at(const td_gemm_shape *shape, const td_gemm_cut *cut, int64_t row, int64_t column,
+                            int64_t part)
 {
     return (td_gemm_tile){
         .m = extent_of(shape->m, cut->tile_m, row),
@@ -122,8 +68,9 @@ typedef struct gemm_run {
     size_t slot_bytes;
     atomic_bool failed;
 #ifdef TANDEM_HAVE_ONEDNN
-    /* By whether it is the last row, the last column; the first, a middle or the last part. */
-    td_onednn_primitive *primitives[2][2][3];
+    /* By whether it is the last row, the last column; the first, a middle or the last part; and the first, a middle or the
+     * last span where operands are packed. */
+    td_onednn_primitive *primitives[2][2][3][3];
 #endif
 } gemm_run;
 
@@ -133,34 +80,128 @@ static float *partial_at(const gemm_run *run, int64_t tile, int64_t part)
     return (float *)run->operands->scratch + (tile * (cut->parts - 1) + part - 1) * cut->tile_m * cut->tile_n;
 }
 
+/* Which tile a task is. */
+typedef struct tile_place {
+    int64_t index, product, row, column, part;
+} tile_place;
+
+static tile_place place_of(const td_gemm_cut *cut, int64_t task)
+{
+    int64_t index = task / cut->parts;
+    return (tile_place){
+        .index = index,
+        .product = index / cut->tiles_n / cut->tiles_m,
+        .row = index / cut->tiles_n % cut->tiles_m,
+        .column = index % cut->tiles_n,
+        .part = task % cut->parts,
+    };
+}
+
+/* Where a tile's operands are. */
+typedef struct tile_operands {
+    const float *a, *b, *bias;
+    float *c;
+} tile_operands;
+
+static tile_operands operands_of(const gemm_run *run, const td_gemm_tile *tile, tile_place at)
+{
+    const td_gemm_cut *cut = &run->cut;
+    const td_gemm_shape *shape = run->shape;
+    const td_gemm_operands *whole = run->operands;
+    int64_t i = at.row * cut->tile_m, j = at.column * cut->tile_n, l = at.part * cut->tile_k;
+    int64_t b_product = shape->shared_b ? 0 : at.product;
+    return (tile_operands){
+        .a = whole->a + at.product * shape->m * shape->k + (tile->transpose_a ? l * tile->lda + i : i * tile->lda + l),
+        .b = whole->b + b_product * shape->k * shape->n + (tile->transpose_b ? j * tile->ldb + l : l * tile->ldb + j),
+        .bias = tile->has_bias ? whole->bias + j : NULL,
+        .c = at.part ? partial_at(run, at.index, at.part)
+                     : whole->c + at.product * shape->m * shape->n + i * tile->ldc + j,
+    };
+}
+
+#ifdef TANDEM_HAVE_ONEDNN
+static bool packs_a(const td_gemm_tile *tile)
+{
+    return tile->lda % PAGE_FLOATS == 0 && (tile->transpose_a ? tile->k : tile->m) >= PACK_ROWS;
+}
+
+static bool packs_b(const td_gemm_tile *tile)
+{
+    return tile->ldb % PAGE_FLOATS == 0 && (tile->transpose_b ? tile->n : tile->k) >= PACK_ROWS;
+}
+
+static int64_t spans_of(const td_gemm_tile *tile)
+{
+    return packs_a(tile) || packs_b(tile) ? td_divide_up(tile->k, PACK_K) : 1;
+}
+
+/* A span of a tile's sum, as oneDNN gets it; the later ones add to C. */
+static td_gemm_tile span_at(const td_gemm_tile *tile, int64_t span)
+{
+    td_gemm_tile part = *tile;
+    if (!packs_a(tile) && !packs_b(tile))
+        return part;
+    part.k = extent_of(tile->k, PACK_K, span);
+    part.has_bias = tile->has_bias && span == 0;
+    part.accumulate = span > 0;
+    if (packs_a(tile))
+        part.lda = tile->transpose_a ? part.m : part.k;
+    if (packs_b(tile))
+        part.ldb = tile->transpose_b ? part.k : part.n;
+    return part;
+}
+
+static const float *pack(const float *from, int64_t rows, int64_t columns, int64_t leading, float *to)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * columns, from + i * leading, (size_t)columns * sizeof *to);
+    return to;
+}
+
+static void run_span(gemm_run *run, td_onednn_primitive *primitive, const td_gemm_tile *tile,
+                     const tile_operands *operands, int64_t span, int32_t slot)
+{
+    td_gemm_tile part = span_at(tile, span);
+    float *packed = (float *)(void *)(run->slots + (size_t)slot * run->slot_bytes);
+    int64_t l = span * PACK_K;
+    const float *a = operands->a + (tile->transpose_a ? l * tile->lda : l);
+    const float *b = operands->b + (tile->transpose_b ? l : l * tile->ldb);
+    if (packs_a(tile))
+        a = pack(a, part.transpose_a ? part.k : part.m, part.lda, tile->lda, packed);
+    if (packs_b(tile))
+        b = pack(b, part.transpose_b ? part.n : part.k, part.ldb, tile->ldb, packed + part.m * part.k);
+    void *scratch = (char *)packed + run->gemm->pack_bytes;
+    if (!td_onednn_run(primitive, slot, a, b, part.has_bias ? operands->bias : NULL, operands->c, scratch))
+        atomic_store(&run->failed, true);
+}
+
+/* The first, a middle or the last one of several. */
+static int32_t kind_of(int64_t index, int64_t count)
+{
+    return index == 0 ? 0 : index == count - 1 ? 2 : 1;
+}
+#endif
+
 static void run_tile(void *context, int64_t index, int32_t thread)
 {
     gemm_run *run = context;
     const td_gemm_cut *cut = &run->cut;
-    const td_gemm_shape *shape = run->shape;
-    int64_t task = run->first_task + index;
-    int64_t part = task % cut->parts, tile_index = task / cut->parts;
-    int64_t column = tile_index % cut->tiles_n, row = tile_index / cut->tiles_n % cut->tiles_m;
-    int64_t product = tile_index / cut->tiles_n / cut->tiles_m;
-    td_gemm_tile tile = tile_at(shape, cut, row, column, part);
-    int64_t i = row * cut->tile_m, j = column * cut->tile_n, l = part * cut->tile_k;
-    const float *a = run->operands->a + product * shape->m * shape->k + (shape->transpose_a ? l * tile.lda + i : i * tile.lda + l);
-    const float *b = run->operands->b + (shape->shared_b ? 0 : product * shape->k * shape->n) +
-                     (shape->transpose_b ? j * tile.ldb + l : l * tile.ldb + j);
-    const float *bias = tile.has_bias ? run->operands->bias + j : NULL;
-    float *c = part ? partial_at(run, tile_index, part) : run->operands->c + product * shape->m * shape->n + i * tile.ldc + j;
+    tile_place at = place_of(cut, run->first_task + index);
+    td_gemm_tile tile = tile_at(run->shape, cut, at.row, at.column, at.part);
+    tile_operands operands = operands_of(run, &tile, at);
 #ifdef TANDEM_HAVE_ONEDNN
     if (run->gemm->kind != TD_GEMM_REFERENCE) {
+        td_onednn_primitive **primitives =
+            run->primitives[at.row == cut->tiles_m - 1][at.column == cut->tiles_n - 1][kind_of(at.part, cut->parts)];
         int32_t slot = run->slot_is_task ? (int32_t)index : thread;
-        int32_t which = part == 0 ? 0 : part == cut->parts - 1 ? 2 : 1;
-        td_onednn_primitive *primitive = run->primitives[row == cut->tiles_m - 1][column == cut->tiles_n - 1][which];
-        if (!td_onednn_run(primitive, slot, a, b, bias, c, run->slots + (size_t)slot * run->slot_bytes))
-            atomic_store(&run->failed, true);
+        int64_t spans = spans_of(&tile);
+        for (int64_t span = 0; span < spans; span++)
+            run_span(run, primitives[kind_of(span, spans)], &tile, &operands, span, slot);
         return;
     }
 #endif
     (void)thread;
-    td_gemm_reference(run->gemm->isa)(&tile, a, b, bias, c);
+    td_gemm_reference(run->gemm->isa)(&tile, operands.a, operands.b, operands.bias, operands.c);
 }
 
 /* ---- adding the parts of sums ---------------------------------------------------------------------------------------------------- */
@@ -174,16 +215,16 @@ static void add_parts(void *context, int64_t index, int32_t thread)
     const gemm_run *run = context;
     const td_gemm_cut *cut = &run->cut;
     const td_gemm_shape *shape = run->shape;
-    int64_t chunks = divide_up(cut->tile_m, ADD_ROWS), tile_index = index / chunks, first = index % chunks * ADD_ROWS;
-    int64_t column = tile_index % cut->tiles_n, row = tile_index / cut->tiles_n % cut->tiles_m;
-    int64_t product = tile_index / cut->tiles_n / cut->tiles_m;
-    int64_t rows = extent_of(shape->m, cut->tile_m, row), columns = extent_of(shape->n, cut->tile_n, column);
+    int64_t chunks = td_divide_up(cut->tile_m, ADD_ROWS), first = index % chunks * ADD_ROWS;
+    tile_place at = place_of(cut, index / chunks * cut->parts);
+    int64_t rows = extent_of(shape->m, cut->tile_m, at.row), columns = extent_of(shape->n, cut->tile_n, at.column);
     int64_t end = first + ADD_ROWS < rows ? first + ADD_ROWS : rows;
-    const float *bias = shape->has_bias ? run->operands->bias + column * cut->tile_n : NULL;
+    const float *bias = shape->has_bias ? run->operands->bias + at.column * cut->tile_n : NULL;
     for (int64_t r = first; r < end; r++) {
-        float *c = run->operands->c + product * shape->m * shape->n + (row * cut->tile_m + r) * shape->n + column * cut->tile_n;
+        float *c = run->operands->c + at.product * shape->m * shape->n + (at.row * cut->tile_m + r) * shape->n +
+                   at.column * cut->tile_n;
         for (int64_t part = 1; part < cut->parts; part++) {
-            const float *partial = partial_at(run, tile_index, part) + r * cut->tile_n;
+            const float *partial = partial_at(run, at.index, part) + r * cut->tile_n;
             for (int64_t j = 0; j < columns; j++)
                 c[j] += partial[j];
         }
@@ -210,6 +251,21 @@ static bool is_empty(const td_gemm_shape *shape)
 }
 
 #ifdef TANDEM_HAVE_ONEDNN
+/* The primitives of one kind of tiles; *scratch grows to what they want. */
+static td_status *prepare_tile(gemm_run *run, const td_gemm_tile *tile, int32_t slots, td_onednn_primitive **primitives,
+                               size_t *scratch)
+{
+    int64_t spans = spans_of(tile);
+    for (int64_t span = 0; span < spans; span = span == 1 && spans > 2 ? spans - 1 : span + 1) {
+        td_gemm_tile part = span_at(tile, span);
+        td_onednn_primitive **primitive = &primitives[kind_of(span, spans)];
+        TD_TRY(td_onednn_prepare(run->gemm->onednn, &part, 0, slots, primitive));
+        size_t bytes = round_up(td_onednn_scratch_bytes(*primitive));
+        *scratch = bytes > *scratch ? bytes : *scratch;
+    }
+    return NULL;
+}
+
 /* The primitives of all kinds of tiles of a shape; *out_scratch: what the largest wants. */
 static td_status *prepare_tiles(gemm_run *run, int32_t slots, size_t *out_scratch)
 {
@@ -222,19 +278,30 @@ static td_status *prepare_tiles(gemm_run *run, int32_t slots, size_t *out_scratc
                           (which == 1 && cut->parts < 3) || (which == 2 && cut->parts < 2);
         if (is_missing)
             continue;
-        td_gemm_tile tile = tile_at(run->shape, cut, last_row ? cut->tiles_m - 1 : 0, last_column ? cut->tiles_n - 1 : 0, part);
-        td_onednn_primitive **primitive = &run->primitives[last_row][last_column][which];
-        TD_TRY(td_onednn_prepare(run->gemm->onednn, &tile, 0, slots, primitive));
-        size_t bytes = round_up(td_onednn_scratch_bytes(*primitive));
-        *out_scratch = bytes > *out_scratch ? bytes : *out_scratch;
+        td_gemm_tile tile =
+            tile_at(run->shape, cut, last_row ? cut->tiles_m - 1 : 0, last_column ? cut->tiles_n - 1 : 0, part);
+        TD_TRY(prepare_tile(run, &tile, slots, run->primitives[last_row][last_column][which], out_scratch));
     }
     return NULL;
 }
 
-/* The library's scratch for a run: from the caller's, unless this shape wants more than the capacity did. */
-static td_status *place_slots(gemm_run *run, size_t slot_bytes)
+/* Room for packed operands at any shape up to the capacity. */
+static size_t pack_bytes(const td_gemm_shape *capacity)
+{
+    int64_t lda = capacity->transpose_a ? capacity->m : capacity->k,
+            ldb = capacity->transpose_b ? capacity->k : capacity->n;
+    if (lda < PAGE_FLOATS && ldb < PAGE_FLOATS)
+        return 0;
+    int64_t rows = td_clamp(capacity->m, 0, TD_GEMM_TILE_ROWS),
+            columns = td_clamp(capacity->n, 0, TD_GEMM_TILE_COLUMNS);
+    return round_up((size_t)((rows + columns) * td_clamp(capacity->k, 0, PACK_K)) * sizeof(float));
+}
+
+/* The slots of a run: in the caller's scratch, unless the library wants more for this shape than it did at the capacity. */
+static td_status *place_slots(gemm_run *run, size_t library_bytes)
 {
     td_gemm *gemm = run->gemm;
+    size_t slot_bytes = gemm->pack_bytes + library_bytes;
     run->slot_bytes = slot_bytes;
     run->slots = (char *)run->operands->scratch + gemm->partial_bytes;
     if (slot_bytes <= gemm->slot_bytes)
@@ -258,10 +325,13 @@ static td_status *prepare_capacity(td_gemm *gemm)
     if (gemm->kind != TD_GEMM_TILES || is_empty(&gemm->capacity) || gemm->capacity.k == 0)
         return NULL;
     gemm_run run = {.gemm = gemm, .shape = &gemm->capacity, .cut = td_gemm_cut_of(&gemm->capacity)};
-    TD_TRY(prepare_tiles(&run, 0, &gemm->slot_bytes));
-    gemm->slots = (int32_t)clamp(tasks_of(&gemm->capacity, &run.cut), 1, SLOTS);
+    size_t library_bytes = 0;
+    TD_TRY(prepare_tiles(&run, 0, &library_bytes));
+    gemm->pack_bytes = pack_bytes(&gemm->capacity);
+    gemm->slot_bytes = gemm->pack_bytes + library_bytes;
+    gemm->slots = (int32_t)td_clamp(tasks_of(&gemm->capacity, &run.cut), 1, SLOTS);
     if (gemm->slot_bytes)
-        gemm->slots = (int32_t)clamp((int64_t)(SCRATCH_BYTES / gemm->slot_bytes), 4, gemm->slots);
+        gemm->slots = (int32_t)td_clamp((int64_t)(SCRATCH_BYTES / gemm->slot_bytes), 4, gemm->slots);
     return NULL;
 }
 #endif
@@ -275,7 +345,7 @@ td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capa
     gemm->isa = engine->isa;
     gemm->capacity = *capacity;
     gemm->slots = 1;
-    gemm->partial_bytes = gemm->kind == TD_GEMM_LIBRARY ? 0 : round_up(partial_bytes(capacity));
+    gemm->partial_bytes = gemm->kind == TD_GEMM_LIBRARY ? 0 : round_up(td_gemm_partial_bytes(capacity));
 #ifdef TANDEM_HAVE_ONEDNN
     td_status *status = gemm->kind == TD_GEMM_REFERENCE ? NULL : prepare_capacity(gemm);
     if (status) {
@@ -343,15 +413,17 @@ static td_status *run_tiles(gemm_run *run, td_team *team)
         return TD_ERROR(TD_INTERNAL, "oneDNN failed to run a product of %lld x %lld x %lld", (long long)run->shape->m,
                         (long long)run->shape->n, (long long)run->shape->k);
     if (run->cut.parts > 1)
-        td_team_run(team, tasks / run->cut.parts * divide_up(run->cut.tile_m, ADD_ROWS), add_parts, run);
+        td_team_run(team, tasks / run->cut.parts * td_divide_up(run->cut.tile_m, ADD_ROWS), add_parts, run);
     return NULL;
 }
 
 #ifdef TANDEM_HAVE_ONEDNN
 /* One product after the other, each cut by the library over as many threads as the team has. */
-static td_status *run_library(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands, td_team *team)
+static td_status *run_library(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands,
+                              td_team *team)
 {
-    td_gemm_cut whole = {.tile_m = shape->m, .tile_n = shape->n, .tile_k = shape->k, .tiles_m = 1, .tiles_n = 1, .parts = 1};
+    td_gemm_cut whole = {
+        .tile_m = shape->m, .tile_n = shape->n, .tile_k = shape->k, .tiles_m = 1, .tiles_n = 1, .parts = 1};
     td_gemm_tile tile = tile_at(shape, &whole, 0, 0, 0);
     td_onednn_primitive *primitive = NULL;
     TD_TRY(td_onednn_prepare(gemm->onednn, &tile, td_team_threads(team), 1, &primitive));
@@ -362,8 +434,9 @@ static td_status *run_library(td_gemm *gemm, const td_gemm_shape *shape, const t
                             operands->b + (shape->shared_b ? 0 : p * shape->k * shape->n), operands->bias,
                             operands->c + p * shape->m * shape->n, NULL);
     td_onednn_set_threads(before);
-    return ran ? NULL : TD_ERROR(TD_INTERNAL, "oneDNN failed to run a product of %lld x %lld x %lld", (long long)shape->m,
-                                 (long long)shape->n, (long long)shape->k);
+    return ran ? NULL
+               : TD_ERROR(TD_INTERNAL, "oneDNN failed to run a product of %lld x %lld x %lld", (long long)shape->m,
+                          (long long)shape->n, (long long)shape->k);
 }
 #endif
 

@@ -34,7 +34,8 @@ void td_gemm_destroy(td_gemm *gemm);
 /* At most, for any shape up to the capacity. */
 size_t td_gemm_scratch_bytes(const td_gemm *gemm);
 /* `shape` has the flags of the capacity. Sizes may be 0 (k 0: C is the bias, or zero). */
-td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands, td_team *team) TD_MUST_USE;
+td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands,
+                       td_team *team) TD_MUST_USE;
 
 /* ---- for the files of gemm*.c and the tests ---------------------------------------------------------------------------------- */
 
@@ -45,10 +46,11 @@ typedef struct td_gemm_cut {
 } td_gemm_cut;
 td_gemm_cut td_gemm_cut_of(const td_gemm_shape *shape);
 
-/* One tile: sizes and leading dimensions (elements between rows, as stored). */
+/* One tile: sizes and leading dimensions (elements between rows, as stored). Accumulate: the product is added to C, which
+ * only oneDNN is asked for. */
 typedef struct td_gemm_tile {
     int64_t m, n, k, lda, ldb, ldc;
-    bool transpose_a, transpose_b, has_bias;
+    bool transpose_a, transpose_b, has_bias, accumulate;
 } td_gemm_tile;
 
 /* The own kernel, on one thread; bias may be NULL. */

@@ -15,7 +15,8 @@
 #include "base/memory.h"
 
 enum { ARGUMENTS = 5 };
-static const int argument_names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+static const int argument_names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
+                                              DNNL_ARG_SCRATCHPAD};
 
 /* ---- descriptors, where the versions differ ------------------------------------------------------------------------------------ */
 
@@ -33,8 +34,8 @@ static void forget(description *d)
     (void)dnnl_memory_desc_destroy(*d);
 }
 
-static dnnl_status_t make_matmul(dnnl_engine_t engine, const description d[4], bool has_bias, const_dnnl_primitive_attr_t attr,
-                                 dnnl_primitive_desc_t *out)
+static dnnl_status_t make_matmul(dnnl_engine_t engine, const description d[4], bool has_bias,
+                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
     return dnnl_matmul_primitive_desc_create(out, engine, d[0], d[1], has_bias ? d[2] : NULL, d[3], attr);
 }
@@ -62,8 +63,8 @@ static void forget(description *d)
     (void)d;
 }
 
-static dnnl_status_t make_matmul(dnnl_engine_t engine, const description d[4], bool has_bias, const_dnnl_primitive_attr_t attr,
-                                 dnnl_primitive_desc_t *out)
+static dnnl_status_t make_matmul(dnnl_engine_t engine, const description d[4], bool has_bias,
+                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t status = dnnl_matmul_desc_init(&matmul, &d[0], &d[1], has_bias ? &d[2] : NULL, &d[3]);
@@ -91,7 +92,7 @@ typedef struct slot {
 
 struct td_onednn_primitive {
     td_gemm_tile tile;
-    int32_t team; /* 0: one thread and the caller's scratch; else threads of oneDNN's own */
+    int32_t team;  /* 0: one thread and the caller's scratch; else threads of oneDNN's own */
     uint64_t used; /* by the cache's clock; 0: the entry is free */
     td_onednn *owner;
     dnnl_primitive_t primitive;
@@ -191,6 +192,24 @@ static dnnl_status_t describe_scratch(td_onednn_primitive *entry, const_dnnl_pri
     return status;
 }
 
+/* C += A B, as oneDNN says it. */
+static dnnl_status_t ask_to_accumulate(dnnl_primitive_attr_t attr)
+{
+    dnnl_post_ops_t post_ops = NULL;
+    dnnl_status_t status = dnnl_post_ops_create(&post_ops);
+    if (status != dnnl_success)
+        return status;
+#if DNNL_VERSION_MAJOR >= 3
+    status = dnnl_post_ops_append_sum(post_ops, 1.0f, 0, dnnl_data_type_undef);
+#else
+    status = dnnl_post_ops_append_sum(post_ops, 1.0f);
+#endif
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_post_ops(attr, post_ops);
+    (void)dnnl_post_ops_destroy(post_ops);
+    return status;
+}
+
 static dnnl_status_t make_primitive(td_onednn_primitive *entry)
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -200,6 +219,8 @@ static dnnl_status_t make_primitive(td_onednn_primitive *entry)
         status = dnnl_primitive_attr_create(&attr);
     if (status == dnnl_success && !entry->team)
         status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success && entry->tile.accumulate)
+        status = ask_to_accumulate(attr);
     if (status == dnnl_success)
         status = make_matmul(entry->owner->engine, entry->descriptions, entry->tile.has_bias, attr, &pd);
     if (status == dnnl_success)
@@ -251,7 +272,8 @@ static td_status *make_slots(td_onednn_primitive *entry, int32_t slots)
 static bool is_same_tile(const td_gemm_tile *a, const td_gemm_tile *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
-           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b && a->has_bias == b->has_bias;
+           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b && a->has_bias == b->has_bias &&
+           a->accumulate == b->accumulate;
 }
 
 /* The entry of this tile, or the one to make it in. */
@@ -301,8 +323,8 @@ size_t td_onednn_scratch_bytes(const td_onednn_primitive *primitive)
     return primitive->scratch_bytes;
 }
 
-bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot_index, const float *a, const float *b, const float *bias,
-                   float *c, void *scratch)
+bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot_index, const float *a, const float *b,
+                   const float *bias, float *c, void *scratch)
 {
     /* oneDNN takes inputs without const, and writes to none. */
     void *addresses[ARGUMENTS] = {(void *)a, (void *)b, (void *)bias, c, scratch};

@@ -231,7 +231,10 @@ static td_status *wrong_direction(td_queue *queue, td_queue_kind refused)
 td_status *td_emulated_copy_to_device(td_queue *queue, void *device_memory, const void *host_memory, size_t bytes)
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_HOST));
-    submit(queue, &(command){.kind = COPY_TO_DEVICE, .submitted_ns = now_ns(), .bytes = bytes, .source = host_memory,
+    submit(queue, &(command){.kind = COPY_TO_DEVICE,
+                             .submitted_ns = now_ns(),
+                             .bytes = bytes,
+                             .source = host_memory,
                              .destination = td_emulated_flip(device_memory)});
     return NULL;
 }
@@ -239,7 +242,10 @@ td_status *td_emulated_copy_to_device(td_queue *queue, void *device_memory, cons
 td_status *td_emulated_copy_to_host(td_queue *queue, void *host_memory, const void *device_memory, size_t bytes)
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_DEVICE));
-    submit(queue, &(command){.kind = COPY_TO_HOST, .submitted_ns = now_ns(), .bytes = bytes, .destination = host_memory,
+    submit(queue, &(command){.kind = COPY_TO_HOST,
+                             .submitted_ns = now_ns(),
+                             .bytes = bytes,
+                             .destination = host_memory,
                              .source = td_emulated_flip(device_memory)});
     return NULL;
 }
@@ -304,8 +310,12 @@ td_status *td_emulated_kernel_run(td_queue *queue, td_kernel *kernel, const td_k
         return TD_ERROR(TD_UNSUPPORTED, "emulated: %s %s has %zu arguments; the queue takes %zu bytes of them, not %zu",
                         kernel->op, kernel->name, n_tensors, td_ring_most(&queue->ring), bytes);
     command *run = td_ring_begin(&queue->ring, bytes);
-    *run = (command){.kind = RUN_KERNEL, .kernel = kernel, .n_inputs = call->n_inputs, .n_outputs = call->n_outputs,
-                     .scratch = td_emulated_flip(call->scratch), .scratch_bytes = call->scratch_bytes};
+    *run = (command){.kind = RUN_KERNEL,
+                     .kernel = kernel,
+                     .n_inputs = call->n_inputs,
+                     .n_outputs = call->n_outputs,
+                     .scratch = td_emulated_flip(call->scratch),
+                     .scratch_bytes = call->scratch_bytes};
     td_tensor *tensors = (td_tensor *)(run + 1);
     char *numbers = (char *)(tensors + n_tensors);
     for (int32_t i = 0; i < call->n_inputs; i++)

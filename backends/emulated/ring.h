@@ -20,7 +20,7 @@ enum { TD_RING_UNIT = 64 }; /* records begin at multiples of this, header includ
 
 typedef struct td_ring {
     char *bytes;
-    unsigned units; /* a power of two */
+    unsigned units;   /* a power of two */
     unsigned pending; /* units of the record begun and not yet published */
     /* Counts of units, running on for ever; both are futexes. */
     _Alignas(64) atomic_uint written;

@@ -58,7 +58,8 @@ static td_status *read_options(const td_host_services *host, const char *options
             return NULL;
         }
     }
-    (void)snprintf(message, sizeof message, "mirror: option \"%.100s\": expected memory=BYTES, such as memory=64MiB", options);
+    (void)snprintf(message, sizeof message, "mirror: option \"%.100s\": expected memory=BYTES, such as memory=64MiB",
+                   options);
     return FAIL(host, INVALID_ARGUMENT, message);
 }
 

@@ -153,7 +153,8 @@ static void memory_is_zeroed_aligned_and_limited(const case_of *which)
         assert_int_equal(host[i], 0);
     must(b.api->allocate(b.device, 0, &nothing));
     assert_non_null(nothing);
-    must_fail(b.api->allocate(b.device, 1 << 20, &other), TD_OUT_OF_MEMORY, "1048576 bytes asked for, 1047576 of 1048576 free");
+    must_fail(b.api->allocate(b.device, 1 << 20, &other), TD_OUT_OF_MEMORY,
+              "1048576 bytes asked for, 1047576 of 1048576 free");
     assert_null(other);
     must_fail(b.api->allocate(b.device, SIZE_MAX, &other), TD_OUT_OF_MEMORY, "asked for");
     b.api->release(b.device, memory);
@@ -238,10 +239,16 @@ typedef struct prepared {
     td_kernel_call call;
 } prepared;
 
-static prepared prepare(const bench *b, const char *op, const td_tensor *inputs, int32_t n_inputs, const td_tensor *output)
+static prepared prepare(const bench *b, const char *op, const td_tensor *inputs, int32_t n_inputs,
+                        const td_tensor *output)
 {
-    prepared p = {.call = {.struct_size = sizeof p.call, .op = op, .name = "scope/x", .inputs = inputs,
-                           .n_inputs = n_inputs, .outputs = output, .n_outputs = 1}};
+    prepared p = {.call = {.struct_size = sizeof p.call,
+                           .op = op,
+                           .name = "scope/x",
+                           .inputs = inputs,
+                           .n_inputs = n_inputs,
+                           .outputs = output,
+                           .n_outputs = 1}};
     size_t scratch = 1;
     char reason[128] = "";
     assert_true(b->api->supports(b->device, &p.call, reason, sizeof reason));
@@ -265,8 +272,12 @@ static void kernels_run_at_extents_up_to_capacity(const case_of *which)
         float factor = -1;
         td_tensor inputs[2] = {input, {.kind = TD_SCALAR, .dtype = TD_F32, .rank = 1, .dims = {1}, .data = NULL}};
         char reason[64];
-        td_kernel_call asked = {.struct_size = sizeof asked, .op = ops[o], .inputs = inputs, .n_inputs = o + 1,
-                                .outputs = &output, .n_outputs = 1};
+        td_kernel_call asked = {.struct_size = sizeof asked,
+                                .op = ops[o],
+                                .inputs = inputs,
+                                .n_inputs = o + 1,
+                                .outputs = &output,
+                                .n_outputs = 1};
         if (!b.api->supports(b.device, &asked, reason, sizeof reason))
             continue; /* a plug-in need not have a relu of its own, and this test has no reference of it */
         prepared p = prepare(&b, ops[o], inputs, o + 1, &output);
@@ -303,8 +314,13 @@ static void an_unknown_op_is_refused_with_a_reason(const case_of *which)
 {
     bench b = open_bench(which);
     td_tensor x = vector(NULL, 4);
-    td_kernel_call call = {.struct_size = sizeof call, .op = "no_such_op", .name = "n", .inputs = &x, .n_inputs = 1,
-                           .outputs = &x, .n_outputs = 1};
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = "no_such_op",
+                           .name = "n",
+                           .inputs = &x,
+                           .n_inputs = 1,
+                           .outputs = &x,
+                           .n_outputs = 1};
     char reason[128] = "";
     assert_false(b.api->supports(b.device, &call, reason, sizeof reason));
     assert_non_null(strstr(reason, "no_such_op"));
@@ -502,8 +518,15 @@ static td_status *open_and_prepare(const case_of *which, const td_backend_api *a
     td_attr attrs[2] = {{.key = "a", .type = TD_ATTR_STRING, .s = "text"},
                         {.key = "b", .type = TD_ATTR_INTS, .n_ints = 2, .ints = ints}};
     td_tensor x[2] = {vector(NULL, 4), vector(NULL, 4)};
-    td_kernel_call call = {.struct_size = sizeof call, .op = "test_scaling", .name = "n", .attrs = attrs, .n_attrs = 2,
-                           .inputs = x, .n_inputs = 2, .outputs = x, .n_outputs = 1};
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = "test_scaling",
+                           .name = "n",
+                           .attrs = attrs,
+                           .n_attrs = 2,
+                           .inputs = x,
+                           .n_inputs = 2,
+                           .outputs = x,
+                           .n_outputs = 1};
     td_queue_options options = {.struct_size = sizeof options, .kind = TD_QUEUE_COMPUTE, .threads = 2};
     td_status *status = NULL;
     TD_TRY_OR(status, done, api->device_open(td_backend_host(), which->options, &device));
@@ -568,7 +591,12 @@ static void compute_on_the_hosts_memory(void)
     td_tensor x = vector(host, 4);
     td_kernel *kernel = NULL;
     size_t scratch = 0;
-    td_kernel_call call = {.struct_size = sizeof call, .op = "relu", .name = "n", .inputs = &x, .n_inputs = 1, .outputs = &x,
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = "relu",
+                           .name = "n",
+                           .inputs = &x,
+                           .n_inputs = 1,
+                           .outputs = &x,
                            .n_outputs = 1};
     must(b.api->kernel_prepare(b.device, &call, &kernel, &scratch));
     must(b.api->kernel_run(b.compute, kernel, &call));

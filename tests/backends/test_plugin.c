@@ -96,7 +96,12 @@ static void compute_on(const td_backend_api *api)
     must(api->allocate(device, sizeof host, &memory));
     must(api->copy_to_device(queue, memory, host, sizeof host));
     td_tensor x = {.kind = TD_DENSE, .dtype = TD_F32, .rank = 1, .dims = {3}, .data = memory};
-    td_kernel_call call = {.struct_size = sizeof call, .op = "double", .name = "d", .inputs = &x, .n_inputs = 1, .outputs = &x,
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = "double",
+                           .name = "d",
+                           .inputs = &x,
+                           .n_inputs = 1,
+                           .outputs = &x,
                            .n_outputs = 1};
     must(api->kernel_prepare(device, &call, &kernel, &scratch));
     must(api->kernel_run(queue, kernel, &call));
@@ -112,8 +117,8 @@ static void compute_on(const td_backend_api *api)
 static void test_the_sample_builds_alone_and_is_found_by_name_and_by_path(void **state)
 {
     (void)state;
-    shell("make -s -C " TD_SOURCE_DIR "/samples/plugin INCLUDE=" TD_SOURCE_DIR "/include OUT=%s CFLAGS='-O1 -Werror%s'", directory,
-          "");
+    shell("make -s -C " TD_SOURCE_DIR "/samples/plugin INCLUDE=" TD_SOURCE_DIR "/include OUT=%s CFLAGS='-O1 -Werror%s'",
+          directory, "");
     uint64_t before = td_memory_read().bytes_now;
     char path[512];
     const td_backend_api *by_path = NULL, *by_name = NULL;
@@ -139,8 +144,8 @@ static void test_a_library_without_the_entry_is_refused_by_the_symbols_name(void
     (void)state;
     char path[512];
     const td_backend_api *api = NULL;
-    must_fail(td_backend_find(compile("empty", "int nothing;", path, sizeof path), &api), TD_NOT_FOUND, "td_backend_entry",
-              "empty.so");
+    must_fail(td_backend_find(compile("empty", "int nothing;", path, sizeof path), &api), TD_NOT_FOUND,
+              "td_backend_entry", "empty.so");
 }
 
 static void test_a_library_that_lacks_a_function_of_another_is_refused_by_its_name(void **state)
@@ -150,7 +155,8 @@ static void test_a_library_that_lacks_a_function_of_another_is_refused_by_its_na
     const td_backend_api *api = NULL;
     const char *body = "void vendor_launch(void);\n"
                        "const td_backend_api *td_backend_entry(void) { vendor_launch(); return 0; }";
-    must_fail(td_backend_find(compile("lacking", body, path, sizeof path), &api), TD_NOT_FOUND, "vendor_launch", "lacking.so");
+    must_fail(td_backend_find(compile("lacking", body, path, sizeof path), &api), TD_NOT_FOUND, "vendor_launch",
+              "lacking.so");
 }
 
 static void test_a_file_that_is_no_library_is_refused(void **state)
@@ -168,8 +174,9 @@ static void test_another_abi_is_refused_with_both_numbers(void **state)
     (void)state;
     char path[512];
     const td_backend_api *api = NULL;
-    const char *body = "static const td_backend_api api = {.struct_size = sizeof api, .abi_major = 9, .abi_minor = 2};\n"
-                       "const td_backend_api *td_backend_entry(void) { return &api; }";
+    const char *body =
+        "static const td_backend_api api = {.struct_size = sizeof api, .abi_major = 9, .abi_minor = 2};\n"
+        "const td_backend_api *td_backend_entry(void) { return &api; }";
     must_fail(td_backend_find(compile("newer", body, path, sizeof path), &api), TD_UNSUPPORTED, "newer.so", "ABI 9.2");
 }
 
@@ -180,7 +187,8 @@ static void test_an_empty_slot_is_refused_by_its_name(void **state)
     const td_backend_api *api = NULL;
     const char *body = "static const td_backend_api api = {.struct_size = sizeof api, .abi_major = 1, .name = \"x\"};\n"
                        "const td_backend_api *td_backend_entry(void) { return &api; }";
-    must_fail(td_backend_find(compile("hollow", body, path, sizeof path), &api), TD_UNSUPPORTED, "hollow.so", "device_open");
+    must_fail(td_backend_find(compile("hollow", body, path, sizeof path), &api), TD_UNSUPPORTED, "hollow.so",
+              "device_open");
 }
 
 /* ---- listing -------------------------------------------------------------------------------------------------------------------------- */

@@ -57,9 +57,9 @@ enum {
 
 /* What one pass over a span of k works on. */
 typedef struct block {
-    const float *a; /* at the block's first row and the span's first k */
+    const float *a;     /* at the block's first row and the span's first k */
     int64_t a_row, a_k; /* elements from one row, or k, to the next */
-    const float *b; /* packed: COLUMNS floats for each k */
+    const float *b;     /* packed: COLUMNS floats for each k */
     int64_t k;
 } block;
 
@@ -150,7 +150,8 @@ static void multiply_block(const block *in, const int64_t *row_offsets, float *c
 #endif
 
 /* The same for a block at the edge of C: it is computed in full beside C, and its `rows` x `columns` are copied. */
-static void multiply_edge(const block *in, const int64_t *row_offsets, float *c, int64_t leading, int64_t rows, int64_t columns)
+static void multiply_edge(const block *in, const int64_t *row_offsets, float *c, int64_t leading, int64_t rows,
+                          int64_t columns)
 {
     float whole[ROWS * COLUMNS] = {0};
     for (int64_t r = 0; r < rows; r++)

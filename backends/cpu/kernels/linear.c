@@ -21,7 +21,11 @@ static bool linear_supports(const td_kernel_call *call)
 static td_gemm_shape linear_shape(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0], *weight = &call->inputs[1];
-    return (td_gemm_shape){.batch = 1, .m = rows_of(x), .n = weight->dims[0], .k = weight->dims[1], .transpose_b = true,
+    return (td_gemm_shape){.batch = 1,
+                           .m = rows_of(x),
+                           .n = weight->dims[0],
+                           .k = weight->dims[1],
+                           .transpose_b = true,
                            .has_bias = has_bias(call)};
 }
 
@@ -34,8 +38,10 @@ static td_status *linear_prepare(const td_cpu_engine *engine, const td_kernel_ca
 static td_status *linear_run(const td_kernel_call *call, td_team *team, void *state)
 {
     td_gemm_shape shape = linear_shape(call);
-    td_gemm_operands operands = {.a = call->inputs[0].data, .b = call->inputs[1].data,
-                                 .bias = shape.has_bias ? call->inputs[2].data : NULL, .c = call->outputs[0].data,
+    td_gemm_operands operands = {.a = call->inputs[0].data,
+                                 .b = call->inputs[1].data,
+                                 .bias = shape.has_bias ? call->inputs[2].data : NULL,
+                                 .c = call->outputs[0].data,
                                  .scratch = call->scratch};
     return td_gemm_run(state, &shape, &operands, team);
 }
@@ -71,8 +77,8 @@ static td_status *weight_gradient_prepare(const td_cpu_engine *engine, const td_
 static td_status *weight_gradient_run(const td_kernel_call *call, td_team *team, void *state)
 {
     td_gemm_shape shape = weight_gradient_shape(call);
-    td_gemm_operands operands = {.a = call->inputs[0].data, .b = call->inputs[1].data, .c = call->outputs[0].data,
-                                 .scratch = call->scratch};
+    td_gemm_operands operands = {
+        .a = call->inputs[0].data, .b = call->inputs[1].data, .c = call->outputs[0].data, .scratch = call->scratch};
     return td_gemm_run(state, &shape, &operands, team);
 }
 

@@ -12,8 +12,12 @@ static td_gemm_shape shape_of(const td_kernel_call *call)
 {
     const td_tensor *a = &call->inputs[0], *b = &call->inputs[1], *c = &call->outputs[0];
     bool ta = td_cpu_attr_bool(call, "transpose_a", false), tb = td_cpu_attr_bool(call, "transpose_b", false);
-    td_gemm_shape shape = {.batch = td_cpu_product(c, 0, c->rank - 2), .m = c->dims[c->rank - 2], .n = last_of(c),
-                           .k = a->dims[a->rank - (ta ? 2 : 1)], .transpose_a = ta, .transpose_b = tb,
+    td_gemm_shape shape = {.batch = td_cpu_product(c, 0, c->rank - 2),
+                           .m = c->dims[c->rank - 2],
+                           .n = last_of(c),
+                           .k = a->dims[a->rank - (ta ? 2 : 1)],
+                           .transpose_a = ta,
+                           .transpose_b = tb,
                            .shared_b = b->rank < a->rank};
     if (shape.shared_b && !ta) {
         shape.m *= shape.batch;
@@ -31,8 +35,8 @@ static td_status *prepare(const td_cpu_engine *engine, const td_kernel_call *cal
 static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     td_gemm_shape shape = shape_of(call);
-    td_gemm_operands operands = {.a = call->inputs[0].data, .b = call->inputs[1].data, .c = call->outputs[0].data,
-                                 .scratch = call->scratch};
+    td_gemm_operands operands = {
+        .a = call->inputs[0].data, .b = call->inputs[1].data, .c = call->outputs[0].data, .scratch = call->scratch};
     return td_gemm_run(state, &shape, &operands, team);
 }
 
