@@ -13,10 +13,9 @@ static td_status *print_text(td_status *status, char *text, FILE *out)
     return status;
 }
 
-static td_status *write_dot(const td_plan *plan, const char *path)
+/* Takes `text`. */
+static td_status *write_text(char *text, const char *option, const char *path)
 {
-    char *text = NULL;
-    TD_TRY(td_plan_dot(plan, &text));
     FILE *file = fopen(path, "w");
     bool failed = !file || fputs(text, file) == EOF;
     int error = errno;
@@ -25,7 +24,7 @@ static td_status *write_dot(const td_plan *plan, const char *path)
         error = errno;
     }
     td_text_free(text);
-    return failed ? TD_ERROR(TD_IO, "--dot %s: %s", path, strerror(error)) : NULL;
+    return failed ? TD_ERROR(TD_IO, "%s %s: %s", option, path, strerror(error)) : NULL;
 }
 
 static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
@@ -50,10 +49,16 @@ static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
 static td_status *show(const td_arguments *arguments, const td_setup *setup, const td_plan *plan)
 {
     const char *op = td_argument(arguments, "--explain"), *pass = td_argument(arguments, "--dump");
-    const char *dot = td_argument(arguments, "--dot");
+    const char *dot = td_argument(arguments, "--dot"), *tdg = td_argument(arguments, "--tdg");
     char *text = NULL;
-    if (dot)
-        TD_TRY(write_dot(plan, dot));
+    if (dot) {
+        TD_TRY(td_plan_dot(plan, &text));
+        TD_TRY(write_text(text, "--dot", dot));
+    }
+    if (tdg) {
+        TD_TRY(td_graph_print(setup->graph, &text));
+        TD_TRY(write_text(text, "--tdg", tdg));
+    }
     if (op) {
         td_status *status = td_plan_explain(plan, op, &text);
         return print_text(status, text, arguments->out);
@@ -64,7 +69,7 @@ static td_status *show(const td_arguments *arguments, const td_setup *setup, con
         td_status *status = td_plan_json(plan, &text);
         return print_text(status, text, arguments->out);
     }
-    return dot ? NULL : td_plan_view_print(setup, plan, arguments->out);
+    return dot || tdg ? NULL : td_plan_view_print(setup, plan, arguments->out);
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -89,6 +94,7 @@ static const td_command_option options[] = {
     {"--explain", "OP", "why an op runs where it runs, and what it would cost elsewhere"},
     {"--dump", "PASS", "the plan as it was after a pass"},
     {"--dot", "FILE", "the plan as a Graphviz file, coloured by device"},
+    {"--tdg", "FILE", "the model's graph as text, which `graph: FILE` trains"},
     TD_OPTION_SET,
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
@@ -97,7 +103,7 @@ static const td_command_option options[] = {
 const td_command td_command_plan = {
     .name = "plan",
     .summary = "shows which device runs what, the copies, and memory per device",
-    .usage = "CONFIG [--explain OP] [--dump PASS] [--dot FILE] [--set KEY=VALUE]... [--json]",
+    .usage = "CONFIG [--explain OP] [--dump PASS] [--dot FILE] [--tdg FILE] [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
     .options = options,

@@ -153,7 +153,7 @@ static td_status *prepare(job *j)
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
     TD_TRY(choose_folders(j));
-    j->training.checkpoints = j->checkpoints;
+    j->training.checkpoints = td_section_int(j->setup.root, "checkpoint.keep") > 0 ? j->checkpoints : NULL;
     if (j->resumed)
         TD_TRY(load_newest(j));
     TD_TRY(write_lineage(j));
@@ -167,6 +167,8 @@ static td_status *interrupted(const job *j)
 {
     td_status *status = TD_ERROR(TD_CANCELLED, "interrupted after step %lld of %lld", (long long)j->training.steps,
                                  (long long)j->setup.steps);
+    if (!j->training.last_checkpoint)
+        return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
     return td_status_help(status, "the checkpoint is %s; go on with: tandem train %s --run %s --resume",
                           j->training.last_checkpoint, td_config_origin(j->config), j->run);
 }

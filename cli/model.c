@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cli/config_keys.h"
 
 #define MODEL(name) td_status *td_model_##name(const td_model_options *options, td_graph *graph, td_model *out_model);
@@ -75,9 +76,19 @@ td_status *td_model_build(const td_model_options *options, td_graph **out_graph,
     *out_graph = NULL;
     *out_model = (td_model){.loss = TD_NO_VALUE, .logit = TD_NO_VALUE};
     const char *name = td_section_string(options->config, "model.name");
-    if (!name)
-        return TD_SECTION_ERROR(options->config, "", "no model: give model.name (%s, ...)", models[0].name);
-    return build_named(options, name, out_graph, out_model);
+    bool from_file = td_section_has(options->config, "graph");
+    if (name && from_file)
+        return TD_SECTION_ERROR(options->config, "graph", "graph and model.name are both given; keep one");
+    if (name)
+        return build_named(options, name, out_graph, out_model);
+    if (!from_file)
+        return TD_SECTION_ERROR(options->config, "", "no model: give model.name (%s, ...) or graph, a .tdg file",
+                                models[0].name);
+    char *path = NULL;
+    TD_TRY(td_section_path(options->config, "graph", &path));
+    td_status *status = td_model_from_file(path, out_graph, out_model);
+    td_free(path);
+    return status;
 }
 
 /* ---- for builders --------------------------------------------------------------------------------------------------------- */

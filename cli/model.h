@@ -38,6 +38,9 @@ const char *td_model_name(int32_t index);
 /* Builds `model.name`, or reads the file `graph`, into a new graph. An unknown name is an error with the nearest. */
 td_status *td_model_build(const td_model_options *options, td_graph **out_graph, td_model *out_model) TD_MUST_USE;
 
+/* The same from a .tdg file. */
+td_status *td_model_from_file(const char *path, td_graph **out_graph, td_model *out_model) TD_MUST_USE;
+
 /* ---- for builders ------------------------------------------------------------------------------------------------------ */
 
 enum { TD_MODEL_MOST_TABLES = 512 };

@@ -168,7 +168,8 @@ void td_summary_print(const td_summary *summary, FILE *stream)
     print_result(summary, stream);
     print_step(summary, stream);
     print_memory(summary, stream);
+    fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)
-        fprintf(stream, "  more: %s/summary.json; tandem eval %s --checkpoint %s\n", summary->run, summary->config,
-                summary->run);
+        fprintf(stream, "; tandem eval %s --checkpoint %s", summary->config, summary->run);
+    fputc('\n', stream);
 }

@@ -1,6 +1,7 @@
 /* The built-in models: their names and shapes for the schemas of the data formats, and what they refuse. */
 #include "tests/cli/config_helpers.h"
 
+#include "base/memory.h"
 #include "cli/setup.h"
 #include "tandem/graph.h"
 
@@ -143,10 +144,39 @@ static void test_models_that_cannot_be_are_refused_with_their_place(void **state
     built b = build_with("model: {name: dlmr}", clicks);
     expect_message(&b, "x.yaml:1:9: there is no model \"dlmr\"; did you mean \"dlrm\"?");
     b = build_with("", clicks);
-    expect_message(&b, "x.yaml:2:1: no model: give model.name (dlrm, ...)");
+    expect_message(&b, "x.yaml:2:1: no model: give model.name (dlrm, ...) or graph, a .tdg file");
+    b = build_with("model: {name: dlrm}\ngraph: a.tdg", clicks);
+    expect_message(&b, "x.yaml:2:1: graph and model.name are both given; keep one");
     b = build_with("model: {name: dlrm}", "data: {format: synthetic, dense: 0, table_rows: [10]}\n");
     expect_message(
         &b, "x.yaml:1:9: dlrm needs two or more features to interact; the data has 1 table and no dense features");
+}
+
+/* Every allocation on the way from a configuration to a plan's inputs fails once; the sanitizers look for leaks. */
+static void test_running_out_of_memory_while_setting_up_is_an_error(void **state)
+{
+    (void)state;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "model: {name: dlrm, dim: 4, bottom: [], top: []}\n%s"
+             "devices: [cpu, {name: accel, backend: emulated, memory: 1MiB}]\n"
+             "placement: {rules: [{match: \"table.*\", target: cpu}]}\n",
+             clicks);
+    td_config *config = good_config(text, NULL);
+    bool failed = true;
+    for (uint64_t n = 1; failed; n++) {
+        td_setup setup;
+        td_memory_fail_after(n);
+        td_status *status = td_setup_open(config, &setup);
+        failed = td_memory_failed();
+        td_memory_fail_after(0);
+        if (!status)
+            td_setup_close(&setup);
+        else
+            assert_int_equal(td_status_code(status), TD_OUT_OF_MEMORY);
+        td_status_destroy(status);
+    }
+    td_config_destroy(config);
 }
 
 int main(void)
@@ -159,6 +189,7 @@ int main(void)
         cmocka_unit_test(test_wide_deep_without_wide_ids_has_wide_weights_per_table),
         cmocka_unit_test(test_deepfm_shares_its_tables),
         cmocka_unit_test(test_models_that_cannot_be_are_refused_with_their_place),
+        cmocka_unit_test(test_running_out_of_memory_while_setting_up_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

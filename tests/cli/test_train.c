@@ -235,6 +235,8 @@ static void test_checkpoints_on_the_way_change_nothing_and_old_ones_go(void **st
     assert_int_equal(access("kept/checkpoints/step-000000032", F_OK), 0);
     assert_int_equal(access("kept/checkpoints/step-000000030", F_OK), 0);
     assert_int_not_equal(access("kept/checkpoints/step-000000025", F_OK), 0);
+    SUCCEED("train", "x.yaml", "--run", "none", "--set", "checkpoint.keep=0", "--set", "train.steps=6");
+    assert_int_not_equal(access("none/checkpoints", F_OK), 0);
 }
 
 static void test_eval_repeats_the_metrics_of_the_run(void **state)
@@ -253,6 +255,23 @@ static void test_eval_repeats_the_metrics_of_the_run(void **state)
     json_decref(summary);
     assert_int_equal(RUN("eval", "x.yaml", "--checkpoint", "nowhere"), 2);
     assert_int_equal(RUN("eval", "x.yaml"), 2);
+}
+
+static void test_a_graph_from_a_file_trains_like_the_model_that_it_was(void **state)
+{
+    (void)state;
+    SUCCEED("plan", "x.yaml", "--tdg", "model.tdg");
+    SUCCEED("train", "x.yaml", "--run", "built");
+    SUCCEED("train", "x.yaml", "--run", "read", "--set", "model=null", "--set", "graph=model.tdg");
+    expect_same_parameters("built/summary.json", "read/summary.json");
+    json_t *json = load("read/summary.json");
+    assert_non_null(json_object_get(json_object_get(json, "metrics"), "auc"));
+    json_decref(json);
+    FILE *file = fopen("bad.tdg", "w");
+    fputs("nonsense\n", file);
+    fclose(file);
+    assert_int_equal(RUN("plan", "x.yaml", "--set", "model=null", "--set", "graph=bad.tdg"), 1);
+    assert_non_null(strstr(errors, "tandem: bad.tdg:1:"));
 }
 
 /* ---- refusals ------------------------------------------------------------------------------------------------------------------ */
@@ -374,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_resuming_gives_the_same_bits),
         cmocka_unit_test(test_checkpoints_on_the_way_change_nothing_and_old_ones_go),
         cmocka_unit_test(test_eval_repeats_the_metrics_of_the_run),
+        cmocka_unit_test(test_a_graph_from_a_file_trains_like_the_model_that_it_was),
         cmocka_unit_test(test_what_does_not_fit_exits_with_3_and_leaves_nothing),
         cmocka_unit_test(test_mistakes_in_groups_and_devices_name_their_place),
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
