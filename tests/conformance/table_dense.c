@@ -44,6 +44,7 @@ const conformance_case elementwise_cases[] = {
     {"cast", "u8[B,13]", "dtype=f32", 9, 0, 0},
     {"cast", "i64[B]<1000", "dtype=f32", 9, 0, 0},
     {"zeros_like", "f32[B,13]", NULL, 9, 0, 0},
+    {"from_scalar", "f64*1=0.3", NULL, 1, 0, 0},
     {"ones", "", "shape=-1,0,3,-1,0,5", 1, 0, 0},
     {"copy", "f32[B,13]", NULL, 9, 0, 0},
     {"copy", "i64[B]{N}<50", NULL, 9, 40, 0},

@@ -1,0 +1,180 @@
+/* Sixteen floats as one value: one AVX-512 register, two of AVX2, or an array that the compiler makes the best of. Not a
+ * kernel.
+ *
+ * Every operation rounds each lane as the scalar one would, so kernels written with it give the same bits on every
+ * instruction set. v16_fold adds lanes up in the order of base/sums.h. */
+#ifndef TANDEM_BACKENDS_CPU_KERNELS_VECTORS_H
+#define TANDEM_BACKENDS_CPU_KERNELS_VECTORS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/sums.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+typedef struct v16 {
+    __m512 v;
+} v16;
+static inline v16 v16_set(float x)
+{
+    return (v16){_mm512_set1_ps(x)};
+}
+static inline v16 v16_load(const float *from)
+{
+    return (v16){_mm512_loadu_ps(from)};
+}
+static inline void v16_store(float *to, v16 x)
+{
+    _mm512_storeu_ps(to, x.v);
+}
+static inline v16 v16_add(v16 a, v16 b)
+{
+    return (v16){_mm512_add_ps(a.v, b.v)};
+}
+static inline v16 v16_multiply(v16 a, v16 b)
+{
+    return (v16){_mm512_mul_ps(a.v, b.v)};
+}
+static inline v16 v16_divide(v16 a, v16 b)
+{
+    return (v16){_mm512_div_ps(a.v, b.v)};
+}
+/* a * b + c, rounded once. */
+static inline v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return (v16){_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+typedef struct v16 {
+    __m256 a, b;
+} v16;
+static inline v16 v16_set(float x)
+{
+    return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+static inline v16 v16_load(const float *from)
+{
+    return (v16){_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+}
+static inline void v16_store(float *to, v16 x)
+{
+    _mm256_storeu_ps(to, x.a);
+    _mm256_storeu_ps(to + 8, x.b);
+}
+static inline v16 v16_add(v16 a, v16 b)
+{
+    return (v16){_mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b)};
+}
+static inline v16 v16_multiply(v16 a, v16 b)
+{
+    return (v16){_mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b)};
+}
+static inline v16 v16_divide(v16 a, v16 b)
+{
+    return (v16){_mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b)};
+}
+static inline v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return (v16){_mm256_fmadd_ps(a.a, b.a, c.a), _mm256_fmadd_ps(a.b, b.b, c.b)};
+}
+#else
+typedef struct v16 {
+    float f[16];
+} v16;
+#define V16_LANES for (int lane = 0; lane < 16; lane++)
+static inline v16 v16_set(float x)
+{
+    v16 out;
+    V16_LANES out.f[lane] = x;
+    return out;
+}
+static inline v16 v16_load(const float *from)
+{
+    v16 out;
+    memcpy(out.f, from, sizeof out.f);
+    return out;
+}
+static inline void v16_store(float *to, v16 x)
+{
+    memcpy(to, x.f, sizeof x.f);
+}
+static inline v16 v16_add(v16 a, v16 b)
+{
+    V16_LANES a.f[lane] += b.f[lane];
+    return a;
+}
+static inline v16 v16_multiply(v16 a, v16 b)
+{
+    V16_LANES a.f[lane] *= b.f[lane];
+    return a;
+}
+static inline v16 v16_divide(v16 a, v16 b)
+{
+    V16_LANES a.f[lane] /= b.f[lane];
+    return a;
+}
+static inline v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    V16_LANES c.f[lane] = fmaf(a.f[lane], b.f[lane], c.f[lane]);
+    return c;
+}
+#undef V16_LANES
+#endif
+
+/* The first n (at most 16) lanes, the others zero; reads and writes no more than these. */
+static inline v16 v16_load_first(const float *from, int64_t n)
+{
+    float lanes[16] = {0};
+    if (n >= 16)
+        return v16_load(from);
+    memcpy(lanes, from, (size_t)n * sizeof *lanes);
+    return v16_load(lanes);
+}
+static inline void v16_store_first(float *to, v16 x, int64_t n)
+{
+    float lanes[16];
+    if (n >= 16) {
+        v16_store(to, x);
+        return;
+    }
+    v16_store(lanes, x);
+    memcpy(to, lanes, (size_t)n * sizeof *lanes);
+}
+
+static inline float v16_fold(v16 x)
+{
+    float lanes[TD_SUM_LANES];
+    v16_store(lanes, x);
+    return td_fold_lanes(lanes);
+}
+
+/* td_sum and td_dot of base/sums.h, vectorised: the lanes of a short last piece that hold no element stay as they are. */
+static inline float v16_sum(const float *x, int64_t n)
+{
+    v16 lanes = v16_set(0);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        lanes = v16_add(lanes, v16_load(x + i));
+    float sums[TD_SUM_LANES];
+    v16_store(sums, lanes);
+    for (int lane = 0; i < n; i++, lane++)
+        sums[lane] += x[i];
+    return td_fold_lanes(sums);
+}
+static inline float v16_dot(const float *a, const float *b, int64_t n)
+{
+    v16 lanes = v16_set(0);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        lanes = v16_fma(v16_load(a + i), v16_load(b + i), lanes);
+    float sums[TD_SUM_LANES];
+    v16_store(sums, lanes);
+    for (int lane = 0; i < n; i++, lane++)
+        sums[lane] = fmaf(a[i], b[i], sums[lane]);
+    return td_fold_lanes(sums);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* What the kernels that read tables by id share: reading a call's ids, checking them span by span, and prefetching.
+ *
+ * Ids are checked by the thread that reads them, just before it does; of several bad ones the first position is reported,
+ * whichever thread met it. */
+#ifndef TANDEM_BACKENDS_CPU_LOOKUPS_H
+#define TANDEM_BACKENDS_CPU_LOOKUPS_H
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backends/cpu/kernel.h"
+#include "base/lookup.h"
+
+enum { TD_LOOKUP_PREFETCH = 12 }; /* rows asked for ahead of the one being read */
+
+typedef struct td_cpu_lookup {
+    td_lookup ids;
+    const float *table; /* may be NULL where rows are only counted or summed */
+    int64_t dim;
+    _Atomic int64_t bad; /* first position with a bad id; INT64_MAX: none so far */
+} td_cpu_lookup;
+
+static inline void td_cpu_lookup_init(td_cpu_lookup *lookup, const td_kernel_call *call, const td_tensor *ids,
+                                      bool bags_of_one, const float *table, int64_t rows, int64_t dim)
+{
+    td_lookup_init(&lookup->ids, call, ids, bags_of_one, td_cpu_attr_int(call, "offset", 0), rows);
+    lookup->table = table;
+    lookup->dim = dim;
+    atomic_init(&lookup->bad, INT64_MAX);
+}
+
+/* Whether all ids at positions [begin, end) are good. */
+static inline bool td_cpu_lookup_good(td_cpu_lookup *lookup, int64_t begin, int64_t end)
+{
+    int64_t i = begin;
+    while (i < end && td_lookup_valid(&lookup->ids, td_lookup_row(&lookup->ids, i)))
+        i++;
+    if (i >= end)
+        return true;
+    int64_t known = atomic_load(&lookup->bad);
+    while (i < known && !atomic_compare_exchange_weak(&lookup->bad, &known, i)) {
+    }
+    return false;
+}
+
+/* The error about the first bad id, or NULL. */
+static inline td_status *td_cpu_lookup_result(const td_cpu_lookup *lookup)
+{
+    const int64_t bad = atomic_load(&lookup->bad);
+    return bad == INT64_MAX ? NULL : td_lookup_error(&lookup->ids, bad);
+}
+
+static inline const float *td_cpu_lookup_row(const td_cpu_lookup *lookup, int64_t position)
+{
+    return lookup->table + td_lookup_row(&lookup->ids, position) * lookup->dim;
+}
+
+/* Asks for the row at a good position. */
+static inline void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t position)
+{
+    enum { FLOATS_PER_LINE = 16, MOST_LINES = 4 };
+    const float *row = td_cpu_lookup_row(lookup, position);
+    for (int64_t k = 0; k < lookup->dim && k < FLOATS_PER_LINE * MOST_LINES; k += FLOATS_PER_LINE)
+        __builtin_prefetch(row + k);
+}
+
+/* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. */
+static inline int64_t td_cpu_lookup_block(int64_t bags, int64_t rows, int64_t dim)
+{
+    enum { FLOATS = 16384 };
+    const int64_t per_bag = (bags ? rows / bags + 1 : 1) * (dim ? dim : 1);
+    return per_bag < FLOATS ? FLOATS / per_bag : 1;
+}
+
+static inline bool td_cpu_lookup_takes_ids(const td_tensor *ids)
+{
+    return (ids->kind == TD_DENSE || ids->kind == TD_RAGGED) && (ids->dtype == TD_I64 || ids->dtype == TD_I32);
+}
+
+static inline const float *td_cpu_optional(const td_kernel_call *call, int32_t input)
+{
+    return input < call->n_inputs && call->inputs[input].kind != TD_NONE ? call->inputs[input].data : NULL;
+}
+
+#endif
