@@ -343,10 +343,29 @@ static td_status *ask_scratch(td_plan *plan, int32_t id)
     return NULL;
 }
 
+/* A delegated cluster is one kernel: its scratch is its first node's. */
+static td_status *ask_delegate(td_plan *plan, td_cluster *cluster)
+{
+    const td_plan_site *site = &plan->sites[cluster->device];
+    td_kernel *kernel = NULL;
+    size_t scratch = 0;
+    TD_TRY(td_plan_delegate(plan, cluster, &kernel, &scratch));
+    cluster->delegated = kernel != NULL;
+    if (kernel) {
+        plan->nodes[plan->sequence[cluster->first]].scratch_bytes = scratch;
+        site->api->kernel_release(site->device, kernel);
+    }
+    return NULL;
+}
+
 static td_status *add_scratch(td_plan *plan)
 {
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
-        TD_TRY(ask_scratch(plan, n));
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        td_cluster *cluster = &plan->clusters[c];
+        TD_TRY(ask_delegate(plan, cluster));
+        for (int32_t i = 0; i < cluster->n && !cluster->delegated; i++)
+            TD_TRY(ask_scratch(plan, plan->sequence[cluster->first + i]));
+    }
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         td_plan_arena *arena = &plan->arenas[plan->nodes[n].device];
         int64_t bytes = align((int64_t)plan->nodes[n].scratch_bytes);

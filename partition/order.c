@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "partition/plan.h"
 
 static double copy_seconds(const td_plan_site *site, int64_t bytes)
@@ -127,39 +128,56 @@ static char *copy_cluster_name(const td_plan *plan, const td_cluster *cluster)
     return cluster->n == 1 ? td_format("%s -> %s", value, to) : td_format("%s and %d more -> %s", value, cluster->n - 1, to);
 }
 
-/* "bottom+top" for the scopes ("bottom" of "bottom.0/linear") that a cluster has nodes of, up to three. */
-static char *compute_cluster_name(const td_plan *plan, const td_cluster *cluster)
+/* What all nodes of a cluster are, where that says more than their scopes. */
+static const char *common_role(const td_plan *plan, const td_cluster *cluster)
+{
+    bool early = true, lookup = true, rows = true, update = true;
+    for (int32_t i = 0; i < cluster->n; i++) {
+        int32_t n = plan->sequence[cluster->first + i];
+        const td_node *node = &plan->graph->nodes[n];
+        early = early && plan->nodes[n].early == TD_EARLY_FIRST;
+        lookup = lookup && (td_op_is_lookup(node->op) || plan->nodes[n].early == TD_EARLY_REST);
+        rows = rows && strcmp(node->op->name, "embedding_update") == 0;
+        update = update && node->phase == TD_UPDATE;
+    }
+    return early ? "early lookup" : lookup ? "lookup" : rows ? "tables update" : update ? "update" : NULL;
+}
+
+/* "bottom+top backward": the scopes ("bottom" of "bottom.0/linear") of a cluster's nodes in sequence, up to three. */
+static char *scopes_name(const td_plan *plan, const td_cluster *cluster)
 {
     enum { MOST = 3 };
-    char *name = td_strdup("");
-    int32_t scopes = 0;
     const char *seen[MOST];
-    int seen_length[MOST];
+    int32_t scopes = 0;
     bool phases[3] = {false};
-    for (int32_t i = 0; i < cluster->n && name; i++) {
+    td_string name = {0};
+    char *text = NULL;
+    for (int32_t i = 0; i < cluster->n; i++) {
         const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
-        int length = (int)strcspn(node->name, "./@");
-        bool known = false;
+        size_t length = strcspn(node->name, "./@");
+        bool known = scopes > MOST;
         phases[node->phase] = true;
         for (int32_t k = 0; k < scopes && k < MOST; k++)
-            known = known || (seen_length[k] == length && strncmp(seen[k], node->name, (size_t)length) == 0);
-        if (known || scopes > MOST)
+            known = known || (strcspn(seen[k], "./@") == length && strncmp(seen[k], node->name, length) == 0);
+        if (known)
             continue;
-        char *longer = scopes < MOST ? td_format("%s%s%.*s", name, scopes ? "+" : "", length, node->name)
-                                     : td_format("%s+..", name);
-        if (scopes < MOST) {
+        td_string_format(&name, "%s%.*s", scopes ? "+" : "", scopes < MOST ? (int)length : 2, scopes < MOST ? node->name : "..");
+        if (scopes < MOST)
             seen[scopes] = node->name;
-            seen_length[scopes] = length;
-        }
         scopes++;
-        td_free(name);
-        name = longer;
     }
-    static const char *const words[] = {"", " backward", " update", " backward, update"};
-    char *full = name ? td_format("%s%s", name, phases[0] ? phases[1] ? ", backward" : "" : words[phases[1] + 2 * phases[2]])
-                      : NULL;
-    td_free(name);
-    return full;
+    static const char *const without_forward[] = {"", " backward", " update", " backward, update"};
+    static const char *const with_forward[] = {"", ", backward", ", update", ", backward, update"};
+    td_string_append(&name, (phases[0] ? with_forward : without_forward)[phases[1] + 2 * phases[2]]);
+    td_status *status = td_string_finish(&name, &text);
+    td_status_destroy(status); /* the caller reports a missing name */
+    return text;
+}
+
+static char *compute_cluster_name(const td_plan *plan, const td_cluster *cluster)
+{
+    const char *role = common_role(plan, cluster);
+    return role ? td_strdup(role) : scopes_name(plan, cluster);
 }
 
 static td_status *finish_clusters(td_plan *plan)

@@ -64,6 +64,7 @@ typedef struct td_cluster {
     int32_t device;
     td_queue_kind lane;
     int32_t first, n; /* nodes sequence[first .. first + n) */
+    bool delegated;   /* its device runs it as one kernel */
     double seconds, rank;
     int32_t *before, n_before; /* clusters that must end first, in the same step */
     int32_t *after, n_after;
@@ -150,6 +151,9 @@ char *td_plan_site_names(const td_plan_site *sites, int32_t n_sites);
 /* The call of a node at capacity (or actual extents), without addresses. Its arrays are *storage: td_free it. */
 td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *extents, td_kernel_call *out_call,
                         td_tensor **out_storage) TD_MUST_USE;
+/* Asks a site to take a cluster over whole. *out_kernel NULL: it declines, or cannot. */
+td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel, size_t *out_scratch_bytes)
+    TD_MUST_USE;
 /* Whether a site can run a node; if not, why. */
 td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported, char *reason,
                             size_t reason_bytes) TD_MUST_USE;

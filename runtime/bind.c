@@ -93,17 +93,68 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     return td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
 }
 
+/* All arguments of a cluster's calls as those of one: inputs of all, then outputs of all. */
+static td_status *concatenate(td_session *session, const td_cluster *cluster, td_instruction *in)
+{
+    const td_plan *plan = session->plan;
+    int32_t n_inputs = 0, n_outputs = 0;
+    for (int32_t i = 0; i < cluster->n; i++) {
+        n_inputs += plan->graph->nodes[plan->sequence[cluster->first + i]].n_inputs;
+        n_outputs += plan->graph->nodes[plan->sequence[cluster->first + i]].n_outputs;
+    }
+    TD_TRY(TD_NEW(in->values, n_inputs + n_outputs + 1));
+    for (int32_t i = 0, input = 0, output = n_inputs; i < cluster->n; i++) {
+        const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
+        for (int32_t k = 0; k < node->n_inputs; k++)
+            in->values[input++] = node->inputs[k];
+        for (int32_t k = 0; k < node->n_outputs; k++)
+            in->values[output++] = node->outputs[k];
+    }
+    for (int32_t parity = 0; parity < TD_PARITIES; parity++) {
+        TD_TRY(TD_NEW(in->tensors[parity], n_inputs + n_outputs + 1));
+        for (int32_t i = 0; i < n_inputs + n_outputs; i++)
+            if (in->values[i] >= 0)
+                td_value_tensor(plan->graph, in->values[i], NULL, &in->tensors[parity][i]);
+        in->call[parity] = (td_kernel_call){.struct_size = sizeof in->call[parity], .op = "subgraph", .name = cluster->name,
+                                            .inputs = in->tensors[parity], .outputs = in->tensors[parity] + n_inputs,
+                                            .n_inputs = n_inputs, .n_outputs = n_outputs};
+    }
+    fill_addresses(session, in, n_inputs + n_outputs);
+    return NULL;
+}
+
+static td_status *bind_delegate(td_session *session, const td_cluster *cluster, td_instruction *in)
+{
+    size_t scratch = 0;
+    in->node = session->plan->sequence[cluster->first];
+    TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
+    if (!in->kernel)
+        return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now", cluster->name);
+    return concatenate(session, cluster, in);
+}
+
+static bool has_update(const td_plan *plan, const td_cluster *cluster)
+{
+    for (int32_t i = 0; i < cluster->n; i++)
+        if (plan->graph->nodes[plan->sequence[cluster->first + i]].phase == TD_UPDATE)
+            return true;
+    return false;
+}
+
 static td_status *bind_cluster(td_session *session, int32_t index)
 {
     const td_plan *plan = session->plan;
     const td_cluster *cluster = &plan->clusters[index];
     td_bound_cluster *bound = &session->clusters[index];
+    bound->updates = has_update(plan, cluster);
     TD_TRY(TD_NEW(bound->instructions, cluster->n));
+    if (cluster->delegated) {
+        bound->n_instructions = 1;
+        return bind_delegate(session, cluster, &bound->instructions[0]);
+    }
     for (int32_t i = 0; i < cluster->n; i++) {
-        int32_t node = plan->sequence[cluster->first + i];
-        bound->updates = bound->updates || plan->graph->nodes[node].phase == TD_UPDATE;
         bound->n_instructions++;
-        TD_TRY(bind_instruction(session, &bound->instructions[i], node));
+        TD_TRY(bind_instruction(session, &bound->instructions[i], plan->sequence[cluster->first + i]));
     }
     return NULL;
 }

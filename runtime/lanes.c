@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cores.h"
 #include "base/memory.h"
 #include "runtime/session.h"
 
@@ -243,10 +244,26 @@ static bool take(td_lane *lane, td_ready *out, bool block)
     return found;
 }
 
+/* A host lane's own thread is thread 0 of its team: it belongs on the first of the lane's cores, or on all of them where lanes
+ * share. A refusal costs speed only. */
+static void bind_lane(const td_lane *lane)
+{
+    const td_machine *machine = lane->session->machine;
+    const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
+    if (lane->group->kind != TD_QUEUE_COMPUTE || !site->is_host)
+        return;
+    const td_lane_cores *cores = &machine->lane_cores[machine->first_lane[lane->group->site] + lane->index];
+    td_core_set set = {{0}};
+    for (int32_t i = 0; i < cores->n_cores && (i == 0 || machine->lanes_share_cores); i++)
+        td_core_set_add(&set, cores->cores[i]);
+    td_status_destroy(td_cores_bind_self(&set));
+}
+
 static void *lane_main(void *argument)
 {
     td_lane *lane = argument;
     td_ready item;
+    bind_lane(lane);
     while (take(lane, &item, true))
         run_ready(lane, item);
     return NULL;

@@ -178,9 +178,11 @@ typedef struct td_backend_api {
     /* Submits. `call` and what it points to (scalars too) need not outlive this call. */
     td_status *(*kernel_run)(td_queue *queue, td_kernel *kernel, const td_kernel_call *call);
 
-    /* Optional. Takes a whole subgraph over (a delegate): `calls` in a valid order; values are matched by the address
-     * fields of their tensors, which here hold value numbers + 1. NULL kernel: it declines, and ops run one by one. The
-     * kernel is run with the calls' arguments concatenated. */
+    /* Optional. Takes a whole subgraph over (a delegate): `calls` in a valid order; values are matched by the data fields of
+     * their tensors, which here hold value numbers + 1. NULL kernel: it declines, and ops run one by one. kernel_run then gets
+     * one call with op "subgraph", no attributes, and the inputs of all calls followed by the outputs of all calls; memory of
+     * values may overlap as if the calls ran in the given order. `calls` and its tensors need not outlive this call; the
+     * attributes live as long as the kernel. */
     td_status *(*compile_subgraph)(td_device *device, const td_kernel_call *calls, int32_t n_calls, td_kernel **out_kernel,
                                    size_t *out_scratch_bytes);
     /* Optional. Seconds that this call would take. */
