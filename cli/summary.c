@@ -64,6 +64,16 @@ static json_t *early_json(const td_session_counters *counters)
                      share((double)counters->bags_looked_up_early, (double)counters->bags_looked_up));
 }
 
+/* What was copied, and what the plan's formula gives at the same extents. */
+static json_t *copies_json(const td_session_counters *counters)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "to_device_bytes_per_step",
+                     per_step(counters->to_device_bytes, counters->steps), "to_host_bytes_per_step",
+                     per_step(counters->to_host_bytes, counters->steps), "planned_to_device_bytes_per_step",
+                     per_step(counters->planned_to_device_bytes, counters->steps), "planned_to_host_bytes_per_step",
+                     per_step(counters->planned_to_host_bytes, counters->steps));
+}
+
 td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 {
     td_training *training = summary->training;
@@ -77,16 +87,14 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
     if (!isnan(summary->generator_auc))
         json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
     *out_json = json_pack(
-        "{s:I, s:I, s:f, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:{s:f, s:f}, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}",
-        "steps", (json_int_t)training->steps, "samples", (json_int_t)samples_so_far(training), "loss",
-        (double)training->loss, "metrics", metrics, "step_ms", "median",
-        td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
+        "{s:I, s:I, s:f, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}", "steps",
+        (json_int_t)training->steps, "samples", (json_int_t)samples_so_far(training), "loss", (double)training->loss,
+        "metrics", metrics, "step_ms", "median", td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
-        "to_device_bytes_per_step", per_step(counters.to_device_bytes, counters.steps), "to_host_bytes_per_step",
-        per_step(counters.to_host_bytes, counters.steps), "plan", "subgraphs", plan.subgraphs, "cut_edges",
-        plan.cut_edges, "overlap", overlap_of(&counters), "early_lookup", early_json(&counters), "parameters_checksum",
-        text, "seed", (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
+        copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
+        overlap_of(&counters), "early_lookup", early_json(&counters), "parameters_checksum", text, "seed",
+        (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
     return *out_json ? NULL
                      : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
 }
