@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/nearest.h"
 
 #define TD_OP(name) extern const td_op td_op_##name;
 #include "graph/ops/ops.def"
@@ -35,20 +36,15 @@ const td_op *td_op_find(const char *name)
     return NULL;
 }
 
+static const char *name_at(const void *context, int32_t index)
+{
+    (void)context;
+    return ops[index]->name;
+}
+
 const char *td_op_nearest(const char *name)
 {
-    const char *nearest = ops[0]->name;
-    size_t longest = 0;
-    for (int32_t i = 0; i < td_op_count(); i++) {
-        size_t same = 0;
-        while (name[same] && name[same] == ops[i]->name[same])
-            same++;
-        if (same > longest) {
-            longest = same;
-            nearest = ops[i]->name;
-        }
-    }
-    return nearest;
+    return td_nearest(name, td_op_count(), name_at, NULL);
 }
 
 td_status *(*td_op_reference(const char *name))(const td_kernel_call *call)

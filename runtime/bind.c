@@ -70,6 +70,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     const td_plan_node *p = &plan->nodes[node_id];
     const td_plan_site *site = &plan->sites[p->device];
     in->node = node_id;
+    in->updates = node->phase == TD_UPDATE;
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;

@@ -177,6 +177,8 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     int32_t parity = (int32_t)(step % TD_PARITIES);
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
+        if (bound->instructions[i].updates)
+            atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         status = run_instruction(lane, site, &bound->instructions[i], parity);
         if (status) {
             const td_node *node = &session->plan->graph->nodes[bound->instructions[i].node];
@@ -218,7 +220,8 @@ static void run_ready(td_lane *lane, td_ready item)
     bool accelerator = lane->group->kind == TD_QUEUE_COMPUTE && !site->is_host;
     if (item.step < atomic_load(&session->failed_at)) {
         double begin = td_session_now();
-        if (session->clusters[item.cluster].updates)
+        /* what an asynchronous device has begun by the time its error is known, nobody can say */
+        if (lane->event && session->clusters[item.cluster].updates)
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
         td_status *status = run_cluster(lane, item.cluster, item.step);

@@ -27,12 +27,13 @@ typedef struct td_instruction {
     td_tensor *tensors[TD_PARITIES];
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
+    bool updates;                       /* writes state */
 } td_instruction;
 
 typedef struct td_bound_cluster {
     td_instruction *instructions; /* of all its nodes; a delegated cluster has one, for all */
     int32_t n_instructions;
-    bool updates; /* writes state */
+    bool updates; /* one of them writes state */
 } td_bound_cluster;
 
 typedef struct td_step_slot {
@@ -42,7 +43,7 @@ typedef struct td_step_slot {
     bool has_batch;
     atomic_int *waiting;       /* of each cluster: predecessors left */
     atomic_int clusters_left;
-    atomic_bool updating;      /* a cluster that writes state has begun */
+    atomic_bool updating;      /* something that writes state has begun */
     int64_t extents_stamp;     /* what its parity's arguments are made for is in td_session.parity_extents */
     int64_t to_device_bytes, to_host_bytes;
     double begin_s, wait_data_s;

@@ -1,0 +1,220 @@
+/* What a session refuses and survives: batches that do not fit the plan, ids outside their table, stopping, scalars, and
+ * evaluating on the store of a training run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tandem/ops.h"
+#include "tandem/session.h"
+
+enum { BATCH = 8, ROWS = 10, DIM = 4 };
+
+static void no_error(td_status *status)
+{
+    if (status)
+        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
+}
+
+static void expect_error(td_status *status, const char *words)
+{
+    assert_non_null(status);
+    if (!strstr(td_status_message(status), words))
+        fail_msg("\"%s\" does not say \"%s\"", td_status_message(status), words);
+    td_status_destroy(status);
+}
+
+typedef struct run {
+    td_graph *graph;
+    td_train_options options;
+    td_value logit, loss;
+    td_plan *plan;
+    td_store *store;
+    td_session *session;
+    int64_t ids[BATCH];
+    float y[BATCH];
+    td_field fields[2];
+    td_batch batch;
+} run;
+
+static void open_run(run *r, bool cut)
+{
+    no_error(td_graph_create(&r->graph));
+    td_dim batch = td_extent(r->graph, "B", BATCH);
+    td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)), y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value table = td_parameter(r->graph, "table.weight", TD_F32, TD_SHAPE(ROWS, DIM), td_init_normal(0, 1));
+    double factor = 1;
+    td_value scalar = td_scalar(r->graph, "factor", TD_F32, 1, &factor);
+    td_value vectors = td_name(td_dropout(td_embedding(table, ids, (td_embedding_options){0}), 0.5), "top/dropout");
+    r->logit = td_linear(td_scale_by(vectors, scalar), 1, "top.0");
+    r->loss = td_bce_with_logits(r->logit, y);
+    r->options = td_train_defaults();
+    if (cut) {
+        td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
+        td_place(&r->options, "table*", "cpu");
+    }
+    td_group(&r->options, "*", td_sgd(0.1));
+    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    no_error(td_store_create(r->plan, &r->store));
+    no_error(td_session_create(r->plan, r->store, &r->session));
+    for (int i = 0; i < BATCH; i++) {
+        r->ids[i] = i % ROWS;
+        r->y[i] = (float)(i % 2);
+    }
+    r->fields[0] = (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {BATCH}, .data = r->ids}};
+    r->fields[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {BATCH, 1}, .data = r->y}};
+    r->batch = (td_batch){.samples = BATCH, .n_fields = 2, .fields = r->fields};
+}
+
+static void close_run(run *r)
+{
+    td_session_destroy(r->session);
+    td_store_release(r->store);
+    td_plan_release(r->plan);
+    td_train_options_deinit(&r->options);
+    td_graph_destroy(r->graph);
+}
+
+static void test_batches_that_do_not_fit_the_plan_are_refused(void **state)
+{
+    (void)state;
+    run r = {0};
+    td_step_report report;
+    open_run(&r, false);
+    r.batch.n_fields = 1;
+    expect_error(td_session_step(r.session, &r.batch, &report), "no field \"y\"");
+    r.batch.n_fields = 2;
+    r.fields[0].tensor.dims[0] = BATCH + 1;
+    expect_error(td_session_step(r.session, &r.batch, &report), "capacity");
+    r.fields[0].tensor.dims[0] = BATCH - 1;
+    expect_error(td_session_step(r.session, &r.batch, &report), "another input");
+    r.fields[0].tensor.dims[0] = BATCH;
+    r.fields[1].tensor.dtype = TD_F64;
+    expect_error(td_session_step(r.session, &r.batch, &report), "the graph wants f32");
+    r.fields[1].tensor.dtype = TD_F32;
+    no_error(td_session_step(r.session, &r.batch, &report)); /* and the session is none the worse for it */
+    assert_int_equal(report.step, 1);
+    close_run(&r);
+}
+
+static void check_bad_id(bool cut)
+{
+    run r = {0};
+    td_step_report report;
+    uint64_t before = 0, after = 0;
+    open_run(&r, cut);
+    no_error(td_session_step(r.session, &r.batch, &report));
+    no_error(td_store_checksum(r.store, &before));
+    r.ids[3] = ROWS;
+    expect_error(td_session_step(r.session, &r.batch, &report), "table");
+    no_error(td_store_checksum(r.store, &after));
+    assert_true(before == after);
+    assert_int_equal(td_store_steps(r.store), 1);
+    r.ids[3] = 0;
+    no_error(td_session_step(r.session, &r.batch, &report));
+    assert_int_equal(report.step, 2);
+    close_run(&r);
+}
+
+static void test_an_id_outside_its_table_changes_nothing(void **state)
+{
+    (void)state;
+    check_bad_id(false);
+    check_bad_id(true);
+}
+
+typedef struct endless {
+    run *r;
+    td_session *session;
+    int64_t handed, returned, reported, stop_at;
+} endless;
+
+static td_status *next(void *self, td_batch *out_batch, bool *out_end)
+{
+    endless *e = self;
+    *out_end = false;
+    *out_batch = e->r->batch;
+    e->handed++;
+    return NULL;
+}
+
+static void release(void *self, td_batch *batch)
+{
+    (void)batch;
+    ((endless *)self)->returned++;
+}
+
+static bool stop_later(void *context, const td_step_report *report)
+{
+    endless *e = context;
+    (void)report;
+    if (++e->reported == e->stop_at)
+        td_session_stop(e->session);
+    return true;
+}
+
+static void test_stop_ends_a_run_and_every_batch_goes_back(void **state)
+{
+    (void)state;
+    run r = {0};
+    open_run(&r, true);
+    endless e = {.r = &r, .session = r.session, .stop_at = 7};
+    td_source source = {&e, next, release};
+    no_error(td_session_run(r.session, &source, 0, stop_later, &e));
+    assert_true(e.reported >= 7 && e.reported <= 8); /* steps in flight are finished */
+    assert_int_equal(e.handed, e.returned);
+    assert_int_equal(td_store_steps(r.store), e.reported);
+    no_error(td_session_run(r.session, &source, 5, NULL, NULL)); /* exactly as many as asked */
+    assert_int_equal(td_store_steps(r.store), e.reported + 5);
+    assert_int_equal(e.handed, e.returned);
+    close_run(&r);
+}
+
+static void test_evaluation_uses_the_store_without_dropout_or_change(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        run r = {0};
+        td_plan *plan = NULL;
+        td_session *session = NULL;
+        td_step_report first, second;
+        uint64_t before = 0, after = 0;
+        float logits[BATCH];
+        open_run(&r, cut);
+        no_error(td_session_step(r.session, &r.batch, &first));
+        no_error(td_store_checksum(r.store, &before));
+        no_error(td_plan_evaluate(r.graph, &r.logit, 1, &r.options, r.store, &plan));
+        no_error(td_session_create(plan, r.store, &session));
+        r.batch.n_fields = 1; /* no label is needed */
+        no_error(td_session_step(session, &r.batch, &first));
+        assert_int_equal(first.n_outputs, 1);
+        memcpy(logits, first.outputs[0].data, sizeof logits);
+        no_error(td_session_step(session, &r.batch, &second));
+        assert_memory_equal(logits, second.outputs[0].data, sizeof logits);
+        assert_true(logits[0] != logits[1]);
+        double zero = 0;
+        no_error(td_session_set_scalar(session, "factor", &zero, 1));
+        no_error(td_session_step(session, &r.batch, &second));
+        assert_true(((const float *)second.outputs[0].data)[0] == ((const float *)second.outputs[0].data)[1]);
+        expect_error(td_session_set_scalar(session, "facto", &zero, 1), "facto");
+        no_error(td_store_checksum(r.store, &after));
+        assert_true(before == after);
+        assert_int_equal(td_store_updates(r.store), 1);
+        td_session_destroy(session);
+        td_plan_release(plan);
+        close_run(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batches_that_do_not_fit_the_plan_are_refused),
+        cmocka_unit_test(test_an_id_outside_its_table_changes_nothing),
+        cmocka_unit_test(test_stop_ends_a_run_and_every_batch_goes_back),
+        cmocka_unit_test(test_evaluation_uses_the_store_without_dropout_or_change),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
