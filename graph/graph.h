@@ -93,6 +93,8 @@ td_status *td_graph_edges(const td_graph *graph, td_edges *out_edges) TD_MUST_US
 void td_edges_deinit(td_edges *edges);
 /* The rank of each node in the order of names. *out_rank has n_nodes entries, td_free it. */
 td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank) TD_MUST_USE;
+/* The value whose memory this one is, as far as view ops tell. */
+int32_t td_graph_behind_views(const td_graph *graph, int32_t value);
 /* The port that input `input` of a node belongs to (the last one repeats), and whether the op writes it. */
 const struct td_port *td_node_port(const td_node *node, int32_t input);
 bool td_node_writes(const td_node *node, int32_t input);

@@ -41,33 +41,50 @@ static td_status *find_writers(const td_graph *graph, int32_t *writer)
     return NULL;
 }
 
-/* Counts the edges of each node into e->first[node + 1]; with `fill`, stores them. Returns how many there are. */
+int32_t td_graph_behind_views(const td_graph *graph, int32_t value)
+{
+    int32_t producer = graph->values[value].producer;
+    while (producer >= 0 && graph->nodes[producer].op->flags & TD_OP_VIEW) {
+        value = graph->nodes[producer].inputs[0];
+        producer = graph->values[value].producer;
+    }
+    return value;
+}
+
+typedef struct edge_sink {
+    td_edges *edges;
+    int32_t *fill; /* NULL: only count */
+    int64_t count;
+} edge_sink;
+
+static void add_edge(edge_sink *sink, int32_t from, int32_t to)
+{
+    if (from < 0 || to < 0 || from == to)
+        return;
+    sink->count++;
+    if (!sink->fill) {
+        sink->edges->first[from + 1]++;
+        return;
+    }
+    sink->edges->to[sink->fill[from]++] = to;
+    sink->edges->indegree[to]++;
+}
+
+/* Counts the edges of each node into e->first[node + 1]; with `fill`, stores them. Returns how many there are. A view of a
+ * state is the state's memory, so who reads the view reads the state. */
 static int64_t each_edge(const td_graph *graph, const int32_t *writer, td_edges *e, int32_t *fill)
 {
-    int64_t count = 0;
+    edge_sink sink = {.edges = e, .fill = fill};
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const td_node *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_inputs; i++) {
-            int32_t value = node->inputs[i];
-            if (value < 0)
+            if (node->inputs[i] < 0)
                 continue;
-            int32_t producer = graph->values[value].producer, from = producer, to = n;
-            if (producer < 0 && writer[value] >= 0 && writer[value] != n) {
-                from = n;
-                to = writer[value];
-            }
-            if (from < 0 || from == to)
-                continue;
-            count++;
-            if (fill) {
-                e->to[fill[from]++] = to;
-                e->indegree[to]++;
-            } else {
-                e->first[from + 1]++;
-            }
+            add_edge(&sink, graph->values[node->inputs[i]].producer, n);
+            add_edge(&sink, n, writer[td_graph_behind_views(graph, node->inputs[i])]);
         }
     }
-    return count;
+    return sink.count;
 }
 
 /* ---- a heap of nodes by name rank --------------------------------------------------------------------------------------------- */

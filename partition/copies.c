@@ -40,7 +40,7 @@ static td_status *add_copy(td_plan *plan, table *t, int32_t value, int32_t to, i
     const td_value_info *info = &graph->values[value];
     int32_t from = plan->values[value].device;
     td_value x = {graph, value};
-    const char *base = info->name, *at = strrchr(base, '@');
+    const char *base = info->name, *at = info->class == TD_CLASS_STAGING ? strrchr(base, '@') : NULL;
     int length = at ? (int)(at - base) : (int)strlen(base);
     char *name = td_format("%.*s@%s", length, base, plan->sites[to].name);
     if (!name)
@@ -57,6 +57,8 @@ static td_status *add_copy(td_plan *plan, table *t, int32_t value, int32_t to, i
     plan->nodes[node].device = to_host ? from : to;
     plan->nodes[node].lane = to_host ? TD_QUEUE_TO_HOST : TD_QUEUE_TO_DEVICE;
     plan->nodes[node].cause = td_format("\"%s\" is needed on %s", graph->values[value].name, plan->sites[to].name);
+    if (!plan->nodes[node].cause)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a copy's cause");
     plan->values[*out_value].device = to;
     graph->values[*out_value].class = TD_CLASS_STAGING;
     t->copied[(int64_t)value * plan->n_sites + to] = *out_value;
@@ -76,7 +78,9 @@ static td_status *bring(td_plan *plan, table *t, int32_t value, int32_t to, int3
     int32_t middle = value;
     if (!plan->sites[from].is_host && !plan->sites[to].is_host)
         TD_TRY(bring(plan, t, value, plan->host, &middle));
-    return add_copy(plan, t, middle, to, out_value);
+    TD_TRY(add_copy(plan, t, middle, to, out_value));
+    t->copied[(int64_t)value * plan->n_sites + to] = *out_value; /* of the value, not only of its copy on the way */
+    return NULL;
 }
 
 static td_status *bring_inputs(td_plan *plan, table *t, int32_t id)
@@ -89,6 +93,33 @@ static td_status *bring_inputs(td_plan *plan, table *t, int32_t id)
         plan->graph->nodes[id].inputs[i] = there;
     }
     return NULL;
+}
+
+/* What the caller reads after a step is on the host and made by the step: of an input or a parameter it gets a copy, made
+ * before the parameter's update, for the next step may write the original while the caller looks. */
+static td_status *bring_output(td_plan *plan, table *t, int32_t *value)
+{
+    td_graph *graph = plan->graph;
+    TD_TRY(bring(plan, t, *value, plan->host, value));
+    td_value x = {graph, *value};
+    if (plan->values[*value].device < 0 || graph->values[td_graph_behind_views(graph, *value)].producer >= 0)
+        return NULL;
+    char *name = td_format("%s@output", graph->values[*value].name);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an output's name");
+    int32_t before = td_name_map_get(&graph->value_names, name); /* the same value twice among the outputs */
+    graph->phase = TD_FORWARD;
+    *value = before >= 0 ? before : td_graph_add1(graph, "copy", name, &x, 1, NULL, 0).id;
+    td_free(name);
+    if (graph->failed)
+        return td_graph_check(graph);
+    TD_TRY(td_plan_follow(plan));
+    TD_TRY(table_follow(plan, t));
+    td_plan_node *node = &plan->nodes[graph->values[*value].producer];
+    node->device = plan->values[*value].device = plan->host;
+    if (before < 0)
+        node->cause = td_strdup("the caller reads it after the step");
+    return node->cause ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a copy's cause");
 }
 
 static td_status *verify(const td_plan *plan)
@@ -125,9 +156,9 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
     for (int64_t i = 0; i < n && !status; i++)
         status = bring_inputs(plan, &t, order[i]);
     for (int32_t i = 0; i < plan->n_outputs && !status; i++)
-        status = bring(plan, &t, plan->outputs[i], plan->host, &plan->outputs[i]);
+        status = bring_output(plan, &t, &plan->outputs[i]);
     if (!status && plan->loss >= 0)
-        status = bring(plan, &t, plan->loss, plan->host, &plan->loss);
+        status = bring_output(plan, &t, &plan->loss);
     td_free(order);
     td_free(t.copied);
     return status ? status : verify(plan);

@@ -2,6 +2,7 @@
  * names the device, how many bytes are short, and the largest tenants. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/string.h"
@@ -11,7 +12,7 @@
 enum { NAMED_TENANTS = 2 };
 
 typedef struct tenant {
-    int32_t value;
+    const char *name;
     int64_t bytes, state_bytes;
 } tenant;
 
@@ -21,7 +22,7 @@ static int compare_tenants(const void *a, const void *b)
     int64_t left = x->bytes + x->state_bytes, right = y->bytes + y->state_bytes;
     if (left != right)
         return left > right ? -1 : 1;
-    return (x->value > y->value) - (x->value < y->value);
+    return strcmp(x->name, y->name);
 }
 
 /* Parameters with their state, and blocks of the arena, largest first. */
@@ -32,7 +33,7 @@ static td_status *find_tenants(const td_plan *plan, int32_t site, tenant **out_t
     TD_TRY(TD_NEW(all, plan->graph->n_values + 1));
     for (int32_t v = 0; v < plan->graph->n_values; v++) {
         const td_plan_value *value = &plan->values[v];
-        all[v].value = v;
+        all[v].name = plan->graph->values[v].name;
         bool here = value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA);
         if (!here)
             continue;
@@ -50,12 +51,11 @@ static td_status *find_tenants(const td_plan *plan, int32_t site, tenant **out_t
     return NULL;
 }
 
-static void describe_tenants(const td_plan *plan, const tenant *tenants, int64_t n, td_string *text)
+static void describe_tenants(const tenant *tenants, int64_t n, td_string *text)
 {
     char bytes[TD_UNIT_TEXT];
     for (int64_t i = 0; i < n && i < NAMED_TENANTS; i++) {
-        const char *name = plan->graph->values[tenants[i].value].name;
-        td_string_format(text, "%s%s %s", i ? "; " : "", name, td_format_bytes(bytes, (double)tenants[i].bytes));
+        td_string_format(text, "%s%s %s", i ? "; " : "", tenants[i].name, td_format_bytes(bytes, (double)tenants[i].bytes));
         if (tenants[i].state_bytes)
             td_string_format(text, " + its state %s", td_format_bytes(bytes, (double)tenants[i].state_bytes));
     }
@@ -70,7 +70,7 @@ static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_
     td_string text = {0};
     int64_t n = 0;
     TD_TRY(find_tenants(plan, site, &tenants, &n));
-    describe_tenants(plan, tenants, n, &text);
+    describe_tenants(tenants, n, &text);
     td_free(tenants);
     TD_TRY(td_string_finish(&text, &largest));
     td_status *status = TD_ERROR(TD_DOES_NOT_FIT, "does not fit: %s has %s and the plan needs %s (%s short)",

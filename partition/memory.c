@@ -31,14 +31,6 @@ static int64_t align(int64_t bytes)
 
 /* ---- storage ------------------------------------------------------------------------------------------------------------------- */
 
-static bool is_read_by_caller(const td_plan *plan, int32_t value)
-{
-    for (int32_t i = 0; i < plan->n_outputs; i++)
-        if (plan->outputs[i] == value)
-            return true;
-    return plan->loss == value;
-}
-
 static bool is_made_early(const td_plan *plan, int32_t value)
 {
     int32_t producer = plan->graph->values[value].producer;
@@ -69,7 +61,7 @@ static void choose_storage(td_plan *plan, int32_t value)
         return;
     default:
         v->storage = TD_ARENA;
-        v->doubled = plan->pipelined && (is_made_early(plan, value) || is_read_by_caller(plan, value));
+        v->doubled = plan->pipelined && is_made_early(plan, value);
     }
 }
 
@@ -83,6 +75,17 @@ static void choose_views(td_plan *plan)
         v->storage = TD_ALIAS;
         v->root = node->inputs[0];
         v->doubled = false;
+    }
+}
+
+/* What the caller reads of a step, behind its views: the next step may be under way by then. */
+static void double_outputs(td_plan *plan)
+{
+    for (int32_t i = 0; i <= plan->n_outputs; i++) {
+        int32_t value = i < plan->n_outputs ? plan->outputs[i] : plan->loss;
+        td_plan_value *v = value >= 0 ? &plan->values[td_plan_root(plan, value)] : NULL;
+        if (v && v->storage == TD_ARENA)
+            v->doubled = plan->pipelined;
     }
 }
 
@@ -531,6 +534,7 @@ td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         choose_storage(plan, v);
     choose_views(plan);
+    double_outputs(plan);
     TD_TRY_OR(status, done, find_users(plan, &u));
     TD_TRY_OR(status, done, choose_in_place(plan, &u));
     TD_TRY_OR(status, done, find_users(plan, &u));

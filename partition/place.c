@@ -74,10 +74,7 @@ static td_status *by_rule(const td_plan *plan, const td_plan_request *request, c
     const td_option_entry *rule = rule_of(request, name);
     if (!rule)
         return NULL;
-    int32_t site = find(plan, rule->value);
-    if (site < 0)
-        return unknown_device(plan, rule->cause, rule->value);
-    return choose(c, site, true, td_format("%s%s says so", rule->cause, through));
+    return choose(c, find(plan, rule->value), true, td_format("%s%s says so", rule->cause, through));
 }
 
 /* The table of a lookup, or -1. */
@@ -309,9 +306,20 @@ static td_status *verify(const td_plan *plan)
     return NULL;
 }
 
+/* A rule for a device that is not there is a mistake, whatever it matches. */
+static td_status *check_rules(const td_plan *plan, const td_plan_request *request)
+{
+    const td_option_list *rules = &request->options->placements;
+    for (int64_t i = 0; i < rules->n; i++)
+        if (find(plan, rules->items[i].value) < 0)
+            return unknown_device(plan, rules->items[i].cause, rules->items[i].value);
+    return NULL;
+}
+
 td_status *td_pass_place(td_plan *plan, const td_plan_request *request)
 {
     int32_t *order = NULL;
+    TD_TRY(check_rules(plan, request));
     TD_TRY(td_plan_follow(plan));
     TD_TRY(td_graph_order(plan->graph, &order));
     td_status *status = NULL;

@@ -142,7 +142,8 @@ static json_t *cluster_json(const td_plan *plan, int32_t index)
 static json_t *cuts_json(const td_plan *plan)
 {
     json_t *list = json_array();
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+    for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
+        int32_t n = plan->sequence[i];
         const td_node *node = &plan->graph->nodes[n];
         const td_plan_node *p = &plan->nodes[n];
         if (p->lane == TD_QUEUE_COMPUTE)
@@ -159,9 +160,11 @@ static json_t *cuts_json(const td_plan *plan)
 static json_t *moved_json(const td_plan *plan)
 {
     json_t *list = json_array();
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
+    for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
+        int32_t n = plan->sequence[i];
         if (plan->nodes[n].moved)
             json_array_append_new(list, json_pack("{s:s, s:s}", "op", plan->graph->nodes[n].name, "why", plan->nodes[n].cause));
+    }
     return list;
 }
 

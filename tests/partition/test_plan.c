@@ -1,0 +1,270 @@
+/* Plans as wholes: independent branches, several devices, what does not fit, the cache, and asking a plan about itself. */
+#include <stdio.h>
+
+#include "tests/partition/models.h"
+
+/* ---- clusters --------------------------------------------------------------------------------------------------------------- */
+
+static void test_cluster_keeps_independent_branches_apart(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "cpu", "cpu:cores=2,lanes=2");
+    td_value a = td_name(td_tanh(td_name(td_relu(m.x), "a.0")), "a.1"), b = td_name(td_tanh(td_name(td_sigmoid(m.x), "b.0")), "b.1");
+    assert_ok(model_plan(&m, td_linear(td_concat(2, (td_value[]){a, b}, 1), 1, "top")));
+    int32_t left = node_of(m.plan, "a.0")->cluster, right = node_of(m.plan, "b.0")->cluster;
+    assert_int_equal(node_of(m.plan, "a.1")->cluster, left);
+    assert_int_equal(node_of(m.plan, "b.1")->cluster, right);
+    assert_int_not_equal(left, right);
+    assert_false(td_cluster_reaches(m.plan, left, right));
+    assert_false(td_cluster_reaches(m.plan, right, left));
+    model_end(&m);
+}
+
+static void test_cluster_merges_what_one_lane_runs_anyway(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_value a = td_name(td_relu(m.x), "a"), b = td_name(td_tanh(m.x), "b");
+    assert_ok(model_plan(&m, td_linear(td_concat(2, (td_value[]){a, b}, 1), 1, "top")));
+    assert_int_equal(m.plan->n_clusters, 1);
+    model_end(&m);
+}
+
+/* a (cpu) -> b (accel) -> c (cpu), and a -> c: one cluster of a and c would wait for itself. */
+static void test_cluster_does_not_close_a_cycle_through_another_device(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_value a = td_target(td_name(td_relu(m.x), "a"), "cpu"), b = td_target(td_name(td_tanh(a), "b"), "accel");
+    assert_ok(model_plan(&m, td_linear(td_target(td_name(td_add(a, b), "c"), "cpu"), 1, "top")));
+    int32_t first = node_of(m.plan, "a")->cluster, last = node_of(m.plan, "c")->cluster;
+    assert_int_not_equal(first, last);
+    assert_true(td_cluster_reaches(m.plan, first, last));
+    assert_false(td_cluster_reaches(m.plan, last, first));
+    model_end(&m);
+}
+
+/* ---- many devices ------------------------------------------------------------------------------------------------------------ */
+
+static void test_a_plan_over_five_devices_copies_each_value_once_per_destination_and_through_the_host(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"d1", "d2", "d3", "d4"};
+    model m = model_begin(4);
+    for (int i = 0; i < 4; i++)
+        td_add_device(&m.options, names[i], "emulated:memory=8MiB");
+    td_value shared = td_target(td_name(td_relu(m.x), "shared"), "d1"), parts[8];
+    for (int i = 0; i < 8; i++) { /* two readers on every device */
+        char name[8] = {'p', (char)('0' + i)};
+        parts[i] = td_target(td_name(i % 2 ? td_tanh(shared) : td_sigmoid(shared), name), names[i / 2]);
+    }
+    assert_ok(model_plan(&m, td_target(td_linear(td_concat(8, parts, 1), 1, "top"), "cpu")));
+    assert_int_equal(td_plan_summarize(m.plan).devices, 5);
+    static const char *const copies[] = {"shared@cpu", "shared@d2", "shared@d3", "shared@d4"};
+    for (int i = 0; i < 4; i++)
+        assert_int_not_equal(node_of(m.plan, copies[i])->lane, TD_QUEUE_COMPUTE);
+    int32_t of_shared = 0;
+    for (int64_t n = 0; n < m.plan->graph->n_nodes; n++)
+        of_shared += m.plan->nodes[n].lane != TD_QUEUE_COMPUTE && strncmp(m.plan->graph->nodes[n].name, "shared@", 7) == 0;
+    assert_int_equal(of_shared, 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(td_plan_device(m.plan, 1 + i).peak_bytes > 0);
+    model_end(&m);
+}
+
+static void test_names_with_an_at_sign_do_not_clash_with_those_of_copies(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_value a = td_target(td_name(td_relu(m.x), "v@1"), "cpu"), b = td_target(td_name(td_tanh(m.x), "v@2"), "cpu");
+    assert_ok(model_plan(&m, td_linear(td_add(a, b), 1, "top")));
+    assert_int_equal(node_of(m.plan, "v@1@accel")->lane, TD_QUEUE_TO_DEVICE);
+    assert_int_equal(node_of(m.plan, "v@2@accel")->lane, TD_QUEUE_TO_DEVICE);
+    model_end(&m);
+}
+
+/* ---- state ----------------------------------------------------------------------------------------------------------------------- */
+
+static void test_state_with_two_writers_is_refused(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_value w = td_parameter(m.graph, "w", TD_F32, TD_SHAPE(4), td_init_constant(1));
+    td_value gradient = td_parameter(m.graph, "g", TD_F32, TD_SHAPE(4), td_init_constant(1));
+    td_value numbers = td_scalar(m.graph, "c", TD_F32, TD_COEFFICIENTS, NULL);
+    const td_value inputs[] = {w, gradient, numbers};
+    td_graph_add(m.graph, "sgd", "first", inputs, 3, NULL, 0, NULL, 0);
+    td_graph_add(m.graph, "sgd", "second", inputs, 3, NULL, 0, NULL, 0);
+    assert_error(td_graph_check(m.graph), TD_INVALID_ARGUMENT, "\"first\" and \"second\" both write \"w\": state has one writer a step");
+    model_end(&m);
+}
+
+/* A view of a parameter is the parameter's memory: who reads the view must be done before the update writes it. */
+static void test_who_reads_a_view_of_a_parameter_runs_before_its_update(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_value w = td_parameter(m.graph, "w", TD_F32, TD_SHAPE(4), td_init_constant(1));
+    td_value view = td_name(td_reshape(w, TD_SHAPE(1, 4)), "view");
+    td_value late = td_name(td_mul(m.x, view), "late");
+    td_output(td_name(td_add(late, view), "watched"));
+    assert_ok(model_plan(&m, td_linear(late, 1, "top")));
+    int32_t watched = td_name_map_get(&m.plan->graph->node_names, "watched");
+    int32_t update = td_name_map_get(&m.plan->graph->node_names, "w/update");
+    td_edges edges;
+    assert_ok(td_graph_edges(m.plan->graph, &edges));
+    bool found = false;
+    for (int32_t k = edges.first[watched]; k < edges.first[watched + 1]; k++)
+        found = found || edges.to[k] == update;
+    td_edges_deinit(&edges);
+    assert_true(found);
+    model_end(&m);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what_to_try(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=1MiB");
+    td_status *status = model_plan(&m, td_linear(model_lookup(&m, 100000, 4, false), 1, "top"));
+    const char *text = td_status_message(status);
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    assert_contains(text, "does not fit: accel has 1.00 MiB and the plan needs 3.05 MiB (2.05 MiB short)");
+    assert_contains(text, "\n  largest: table.weight 1.53 MiB + its state 1.53 MiB; ");
+    assert_contains(text, "\n  try: offload.embedding: cpu (then accel needs ");
+    td_status_destroy(status);
+    m.options.offload_embedding = true; /* what it says helps */
+    assert_ok(td_plan_train(m.graph, m.loss, &m.options, &m.plan));
+    model_end(&m);
+}
+
+static void test_no_advice_is_given_where_it_would_not_help(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=1KiB");
+    td_status *status = model_plan(&m, td_linear(td_linear(m.x, 500, "wide"), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    assert_null(strstr(td_status_message(status), "try:"));
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+static void test_memory_is_shared_by_values_that_are_never_in_use_at_once(void **state)
+{
+    (void)state;
+    model m = model_begin(64);
+    td_value x = m.x;
+    for (int i = 0; i < 20; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        x = td_name(td_softmax(x), name);
+    }
+    td_plan *plan = NULL;
+    assert_ok(td_plan_evaluate(m.graph, &x, 1, &m.options, NULL, &plan));
+    int64_t one = 8 * 64 * 4;
+    assert_true(plan->arenas[0].bytes - plan->arenas[0].scratch_bytes <= 3 * one);
+    td_plan_release(plan);
+    model_end(&m);
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The caller looks at a step's outputs while the next one may run, so none of them is memory that the next one writes. */
+static void test_outputs_of_overlapping_steps_have_memory_of_their_own(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_value made = td_target(td_name(td_relu(m.x), "made"), "cpu");
+    td_output(td_name(td_reshape(made, TD_SHAPE(4, td_extent(m.graph, "B", 8))), "view"));
+    td_value logit = td_linear(made, 1, "top");
+    td_output(td_graph_find(m.graph, "top.weight"));
+    td_output(m.x);
+    assert_ok(model_plan(&m, logit));
+    assert_true(m.plan->pipelined);
+    for (int32_t i = 0; i < m.plan->n_outputs; i++) {
+        const td_plan_value *root = &m.plan->values[td_plan_root(m.plan, m.plan->outputs[i])];
+        assert_int_equal(root->storage, TD_ARENA);
+        assert_int_equal(root->device, m.plan->host);
+        assert_true(root->doubled);
+    }
+    model_end(&m);
+}
+
+/* ---- the cache -------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_equal_graph_and_options_give_the_same_plan_and_others_another(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    td_plan *again = NULL, *other = NULL;
+    assert_ok(td_plan_train(m.graph, m.loss, &m.options, &again));
+    assert_ptr_equal(again, m.plan);
+    m.options.seed = 2;
+    assert_ok(td_plan_train(m.graph, m.loss, &m.options, &other));
+    assert_ptr_not_equal(other, m.plan);
+    td_plan_release(again);
+    td_plan_release(other);
+    model_end(&m);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "top/linear", &text));
+    assert_contains(text, "top/linear (linear) runs on accel\n  because default device\n");
+    assert_contains(text, "on cpu it would take about");
+    td_text_free(text);
+    assert_error(td_plan_explain(m.plan, "top/liner", &text), TD_NOT_FOUND,
+                 "the plan has no op \"top/liner\"; did you mean \"top/linear\"?");
+    assert_null(text);
+    model_end(&m);
+}
+
+static void test_an_unknown_pass_is_refused_with_the_list_of_passes(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    td_status *status = td_plan_dump(m.plan, "clusters", &text);
+    assert_int_equal(td_status_code(status), TD_NOT_FOUND);
+    assert_contains(td_status_message(status), "there is no pass \"clusters\"");
+    assert_contains(td_status_message(status), "\n  cluster: ");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cluster_keeps_independent_branches_apart),
+        cmocka_unit_test(test_cluster_merges_what_one_lane_runs_anyway),
+        cmocka_unit_test(test_cluster_does_not_close_a_cycle_through_another_device),
+        cmocka_unit_test(test_a_plan_over_five_devices_copies_each_value_once_per_destination_and_through_the_host),
+        cmocka_unit_test(test_names_with_an_at_sign_do_not_clash_with_those_of_copies),
+        cmocka_unit_test(test_state_with_two_writers_is_refused),
+        cmocka_unit_test(test_who_reads_a_view_of_a_parameter_runs_before_its_update),
+        cmocka_unit_test(test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what_to_try),
+        cmocka_unit_test(test_no_advice_is_given_where_it_would_not_help),
+        cmocka_unit_test(test_memory_is_shared_by_values_that_are_never_in_use_at_once),
+        cmocka_unit_test(test_outputs_of_overlapping_steps_have_memory_of_their_own),
+        cmocka_unit_test(test_equal_graph_and_options_give_the_same_plan_and_others_another),
+        cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
+        cmocka_unit_test(test_an_unknown_pass_is_refused_with_the_list_of_passes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
