@@ -159,7 +159,8 @@ static void fill_report(td_session *session, const td_step_slot *slot, td_step_r
     const td_plan *plan = session->plan;
     int32_t parity = (int32_t)(slot->step % TD_PARITIES);
     double now = td_session_now(), since = session->last_report_s > slot->begin_s ? session->last_report_s : slot->begin_s;
-    *report = (td_step_report){.step = session->store->steps, .samples = slot->batch.samples,
+    int64_t step = plan->training ? session->store->steps : session->counters.steps;
+    *report = (td_step_report){.step = step, .samples = slot->batch.samples,
                                .loss = loss_of(session, parity), .seconds = now - since, .wait_data_s = slot->wait_data_s,
                                .batch = &slot->batch, .outputs = session->outputs, .n_outputs = plan->n_outputs};
     for (int32_t i = 0; i < plan->n_outputs; i++) {
@@ -182,7 +183,7 @@ static void complete_oldest(td_session *session, td_step_report *report, bool *o
     *out_done = !failed;
     if (failed)
         return;
-    session->store->steps++;
+    session->store->steps += session->plan->training; /* evaluating is no step of the training */
     session->store->updates += session->plan->training;
     session->counters.steps++;
     session->counters.planned_to_device_bytes += slot->to_device_bytes;

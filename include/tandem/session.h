@@ -38,7 +38,7 @@ td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *ou
 /* Copies `count` elements from `first` on to or from host memory. No session may be running. */
 td_status *td_store_read(const td_store *store, int32_t index, int64_t first, int64_t count, void *out_data) TD_MUST_USE;
 td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data) TD_MUST_USE;
-/* Steps begun and updates applied so far. */
+/* Steps and updates of the training so far; evaluating adds none. */
 int64_t td_store_steps(const td_store *store);
 int64_t td_store_updates(const td_store *store);
 /* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index) over blocks of 1,024 elements of each
@@ -56,7 +56,7 @@ td_status *td_store_load(td_store *store, const char *directory, td_data_positio
 /* ---- sessions ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct td_step_report {
-    int64_t step; /* from 1, over the store's life */
+    int64_t step; /* from 1: of the training, over the store's life; of an evaluation, over the session's */
     int64_t samples;
     float loss;
     double seconds; /* since the previous report, or since the step began if it is the first of a run */

@@ -251,6 +251,7 @@ static void test_eval_repeats_the_metrics_of_the_run(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(json_real_value(json_object_get(a, names[i])) == json_real_value(json_object_get(b, names[i])));
     assert_int_equal(json_integer_value(json_object_get(evaluated, "samples")), 300);
+    assert_int_equal(json_integer_value(json_object_get(evaluated, "steps")), 32);
     json_decref(evaluated);
     json_decref(summary);
     assert_int_equal(RUN("eval", "x.yaml", "--checkpoint", "nowhere"), 2);

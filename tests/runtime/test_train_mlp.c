@@ -1,4 +1,4 @@
-/* The thin path: a perceptron trains on one device, and cut over two gives the same bits. */
+/* The thin path: a perceptron trains on one device, and cut over two gives the same bits; evaluating it is no step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -130,10 +130,63 @@ static void test_a_perceptron_learns_and_a_cut_gives_the_same_bits(void **state)
     assert_memory_equal(one.losses, all.losses, sizeof one.losses);
 }
 
+typedef struct steps_seen {
+    int64_t n, last;
+} steps_seen;
+
+static bool see_step(void *context, const td_step_report *report)
+{
+    steps_seen *seen = context;
+    seen->n++;
+    seen->last = report->step;
+    return true;
+}
+
+static steps_seen run_plan(td_plan *plan, td_store *store, int64_t steps)
+{
+    td_session *session = NULL;
+    random_source *source = td_calloc(1, sizeof *source);
+    source->n = steps;
+    td_source s = {source, next, release};
+    steps_seen seen = {0};
+    no_error(td_session_create(plan, store, &session));
+    no_error(td_session_run(session, &s, 0, see_step, &seen));
+    td_session_destroy(session);
+    td_free(source);
+    return seen;
+}
+
+static void test_evaluating_adds_no_steps_to_the_training(void **state)
+{
+    (void)state;
+    td_value loss;
+    td_graph *graph = build(&loss);
+    td_train_options options = td_train_defaults();
+    td_group(&options, "*", td_adam(1e-2));
+    td_plan *training = NULL, *evaluation = NULL;
+    td_store *store = NULL;
+    no_error(td_plan_train(graph, loss, &options, &training));
+    no_error(td_store_create(training, &store));
+    assert_int_equal(run_plan(training, store, 5).last, 5);
+    no_error(td_plan_evaluate(graph, &loss, 1, &options, store, &evaluation));
+    steps_seen seen = run_plan(evaluation, store, 3);
+    assert_int_equal(seen.n, 3);
+    assert_int_equal(seen.last, 3);
+    assert_int_equal(td_store_steps(store), 5);
+    assert_int_equal(td_store_updates(store), 5);
+    assert_int_equal(run_plan(training, store, 2).last, 7);
+    td_store_release(store);
+    td_plan_release(training);
+    td_plan_release(evaluation);
+    td_train_options_deinit(&options);
+    td_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_perceptron_learns_and_a_cut_gives_the_same_bits),
+        cmocka_unit_test(test_evaluating_adds_no_steps_to_the_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
