@@ -45,6 +45,31 @@ static td_graph *build_small(void)
     return graph;
 }
 
+/* A recommender with most kinds of ops, differentiated. */
+static td_graph *build_large(void)
+{
+    td_graph *graph = NULL;
+    int32_t *gradients = NULL;
+    assert_ok(td_graph_create(&graph));
+    td_dim batch = td_extent(graph, "B", 16);
+    td_value dense = td_input(graph, "dense", TD_F32, TD_SHAPE(batch, 4)),
+             label = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value ids = td_input_ragged(graph, "ids", TD_I64, batch, td_extent(graph, "N", 50));
+    td_value one = td_input(graph, "one", TD_I32, TD_SHAPE(batch));
+    td_value table = td_parameter(graph, "table.weight", TD_F32, TD_SHAPE(100, 4), td_init_uniform(0.1));
+    td_value vectors[3] = {td_softmax(td_layer_norm(td_dropout(td_linear(dense, 4, "in"), 0.1), 1e-5, "norm")),
+                           td_embedding_bag(table, ids, TD_MEAN), td_embedding(table, one, (td_embedding_options){0})};
+    td_value pairs = td_transpose(td_reshape(vectors[1], TD_SHAPE(batch, 2, 2)), 3, (int32_t[]){0, 2, 1});
+    td_value crossed = td_cross_layer(vectors[0], td_name(td_reshape(pairs, TD_SHAPE(batch, 4)), "flat"), "cross");
+    td_value joined = td_concat(2, (td_value[]){td_dot_interaction(3, vectors), crossed}, 1);
+    td_value logit = td_linear(td_relu(td_mul(joined, td_sigmoid(joined))), 1, "top");
+    td_value loss = td_bce_with_logits(td_add(logit, td_reduce_sum(td_slice(joined, 1, 1, 2), 1, true)), label);
+    td_value seed = td_scalar(graph, "seed", TD_F32, 1, (double[]){1});
+    assert_ok(td_graph_differentiate(graph, loss, seed, &gradients));
+    td_free(gradients);
+    return graph;
+}
+
 static td_graph *parse(const char *text)
 {
     td_graph *graph = NULL;
@@ -237,12 +262,15 @@ static const char *const pieces[] = {
     "4611686018427387904",
 };
 
-/* One change: a byte, a piece, a cut, a copied part. */
+static const char *const numbers[] = {
+    "0", "1", "2", "3", "4", "100", "4096", "576460752303423488", "9223372036854775807"};
+
+/* One change: a byte, a number, a piece, a cut, a copied part. */
 static size_t mutate(char *text, size_t length, size_t capacity)
 {
     size_t at = length ? next_random(length) : 0, n;
     const char *piece;
-    switch (next_random(5)) {
+    switch (next_random(6)) {
     case 0:
         if (length)
             text[at] = (char)next_random(256);
@@ -256,7 +284,17 @@ static size_t mutate(char *text, size_t length, size_t capacity)
         n = n < length - at ? n : length - at;
         memmove(text + at, text + at + n, length - at - n);
         return length - n;
-    case 3: /* piece */
+    case 3: /* another number in place of one */
+        while (at < length && (text[at] < '0' || text[at] > '9'))
+            at++;
+        for (n = at; n < length && text[n] >= '0' && text[n] <= '9';)
+            n++;
+        memmove(text + at, text + n, length - n);
+        length -= n - at;
+        piece = numbers[next_random(sizeof numbers / sizeof *numbers)];
+        n = strlen(piece);
+        break;
+    case 4: /* piece */
         piece = pieces[next_random(sizeof pieces / sizeof *pieces)];
         n = strlen(piece);
         break;
@@ -303,19 +341,44 @@ static void parse_exactly(const char *text, size_t length)
 static void test_no_bytes_break_the_parser(void **state)
 {
     (void)state;
-    enum { ROUNDS = 20000, CAPACITY = 8192 };
+    enum { ROUNDS = 8000, CAPACITY = 32768 };
     static char text[CAPACITY];
     const char *chosen = getenv("TD_TEST_SEED");
     uint64_t seed = chosen ? strtoull(chosen, NULL, 0) : 1;
+    char *large = NULL;
+    td_graph *graph = build_large();
+    assert_ok(td_graph_print(graph, &large));
     print_message("seed %llu (TD_TEST_SEED)\n", (unsigned long long)seed);
     random_state = seed;
     for (int round = 0; round < ROUNDS; round++) {
-        size_t length = sizeof small - 1;
-        memcpy(text, small, length);
-        for (uint64_t n = 1 + next_random(12); n > 0; n--)
+        const char *base = round % 2 ? large : small;
+        size_t length = strlen(base);
+        memcpy(text, base, length);
+        for (uint64_t n = 1 + next_random(6); n > 0; n--)
             length = mutate(text, length, CAPACITY);
         parse_exactly(text, length);
     }
+    td_text_free(large);
+    td_graph_destroy(graph);
+}
+
+static void test_a_differentiated_graph_round_trips(void **state)
+{
+    (void)state;
+    td_graph *graph = build_large();
+    char *text = NULL;
+    assert_ok(td_graph_print(graph, &text));
+    td_graph *parsed = parse(text);
+    assert_prints(parsed, text);
+    for (int64_t i = 0; i < graph->n_values; i++)
+        assert_int_equal(parsed->values[i].parameter, graph->values[i].parameter);
+    for (int64_t i = 0; i < graph->n_nodes; i++) {
+        assert_int_equal(parsed->nodes[i].phase, graph->nodes[i].phase);
+        assert_int_equal(parsed->nodes[i].forward, graph->nodes[i].forward);
+    }
+    td_text_free(text);
+    td_graph_destroy(graph);
+    td_graph_destroy(parsed);
 }
 
 static void test_every_prefix_is_a_graph_or_an_error(void **state)
@@ -362,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_print_writes_one_readable_line_per_node),
         cmocka_unit_test(test_parse_gives_an_equal_graph),
         cmocka_unit_test(test_parse_takes_what_a_person_writes),
+        cmocka_unit_test(test_a_differentiated_graph_round_trips),
         cmocka_unit_test(test_numbers_keep_their_bits),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_host_calls_print_but_do_not_load),
