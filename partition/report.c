@@ -21,6 +21,27 @@ static int32_t count_subgraphs(const td_plan *plan)
     return n;
 }
 
+static double queued_seconds(const td_plan *plan, int32_t site, td_queue_kind lane)
+{
+    double seconds = 0;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        if (plan->clusters[c].device == site && plan->clusters[c].lane == lane)
+            seconds += plan->clusters[c].seconds;
+    return seconds / (lane == TD_QUEUE_COMPUTE ? plan->sites[site].lanes : 1);
+}
+
+/* No step can be shorter than its critical path, nor than the work queued on its busiest lane. */
+static double step_bound(const td_plan *plan)
+{
+    double bound = plan->bound_s;
+    for (int32_t site = 0; site < plan->n_sites; site++)
+        for (int lane = TD_QUEUE_COMPUTE; lane <= TD_QUEUE_TO_HOST; lane++) {
+            double queued = queued_seconds(plan, site, (td_queue_kind)lane);
+            bound = queued > bound ? queued : bound;
+        }
+    return bound;
+}
+
 static int32_t count_cut_edges(const td_plan *plan)
 {
     int32_t n = 0;
@@ -45,7 +66,7 @@ td_plan_summary td_plan_summarize(const td_plan *plan)
 {
     td_plan_summary summary = {.devices = plan->n_sites, .subgraphs = count_subgraphs(plan),
                                .cut_edges = count_cut_edges(plan), .plan_ms = plan->plan_s * 1e3,
-                               .step_bound_s = plan->bound_s, .early_lookup = plan->early_lookup};
+                               .step_bound_s = step_bound(plan), .early_lookup = plan->early_lookup};
     td_plan_copy_bytes(plan, NULL, &summary.to_device_bytes_per_step, &summary.to_host_bytes_per_step);
     return summary;
 }

@@ -86,7 +86,7 @@ typedef struct td_plan_summary {
     int32_t devices, subgraphs, cut_edges; /* cut edges: values that cross, counted per destination */
     int64_t to_device_bytes_per_step, to_host_bytes_per_step; /* at capacity */
     double plan_ms;       /* planning time */
-    double step_bound_s;  /* critical path by the devices' estimates */
+    double step_bound_s;  /* critical path or busiest lane, by the devices' estimates */
     bool early_lookup;
 } td_plan_summary;
 td_plan_summary td_plan_summarize(const td_plan *plan);
