@@ -35,15 +35,36 @@ static void cost(const td_kernel_call *call, td_cost *out_cost)
     out_cost->flops = (double)td_tensor_elements(&call->inputs[0]);
 }
 
+/* Where element `i` of the tensor's `n` given axes (row-major among them) lies, the other axes at 0. */
+static int64_t offset_of(const td_tensor *t, const int32_t *axes, int32_t n, int64_t i)
+{
+    int64_t offset = 0;
+    for (int32_t k = n - 1; k >= 0; k--) {
+        offset += i % t->dims[axes[k]] * td_inner_elements(t, axes[k]);
+        i /= t->dims[axes[k]];
+    }
+    return offset;
+}
+
 static td_status *reference(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0], *y = &call->outputs[0];
-    int64_t n_out = td_tensor_elements(y), n_in = td_tensor_elements(x);
-    for (int64_t o = 0; o < n_out; o++) {
+    const td_attr *axes = td_attr_find(call->attrs, call->n_attrs, "axes");
+    int32_t summed[TD_MAX_RANK], kept[TD_MAX_RANK], n_summed = 0, n_kept = 0;
+    int64_t terms = 1, n = td_tensor_elements(y);
+    for (int32_t axis = 0; axis < x->rank; axis++) {
+        if (n_summed < axes->n_ints && axes->ints[n_summed] == axis) {
+            terms *= x->dims[axis];
+            summed[n_summed++] = axis;
+        } else {
+            kept[n_kept++] = axis;
+        }
+    }
+    for (int64_t o = 0; o < n; o++) {
         double sum = 0.0;
-        for (int64_t i = 0; i < n_in; i++)
-            if (td_broadcast_index(x, y, i) == o)
-                sum += (double)td_get_f32(x, i);
+        int64_t begin = offset_of(x, kept, n_kept, o);
+        for (int64_t i = 0; i < terms; i++)
+            sum += (double)td_get_f32(x, begin + offset_of(x, summed, n_summed, i));
         td_set_f32(y, o, (float)sum);
     }
     return NULL;

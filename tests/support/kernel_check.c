@@ -178,6 +178,32 @@ static void check_at(const checker *k, const td_node *node, td_cpu_prepared *pre
     td_free(scratch);
 }
 
+/* The pairs that the op allows to share memory, where they have as many bytes. */
+static void check_in_place(const checker *k, const td_node *node, td_cpu_prepared *prepared, size_t scratch_bytes,
+                           const interpreter *run)
+{
+    void *scratch = td_calloc_aligned(scratch_bytes + 1);
+    assert_non_null(scratch);
+    for (int pair = 0; pair < 3 && node->op->in_place[pair].output; pair++) {
+        arguments a;
+        int32_t out = node->op->in_place[pair].output - 1, in = node->op->in_place[pair].input - 1;
+        arguments_init(&a, node, run->tensors, run->tensors);
+        td_tensor *input = &a.tensors[in], *output = &a.tensors[node->n_inputs + out];
+        if (input->kind != TD_DENSE || td_tensor_bytes(input) != td_tensor_bytes(output))
+            continue;
+        own_outputs(k, &a, node, run);
+        if (input->data)
+            memcpy(output->data, input->data, (size_t)td_tensor_bytes(input));
+        input->data = output->data;
+        a.call.scratch = scratch;
+        a.call.scratch_bytes = scratch_bytes;
+        case_graph_require(&k->g, td_cpu_engine_run(prepared, &a.call, k->teams[N_TEAMS - 1]));
+        compare(k, node, output, &run->tensors[node->outputs[out]], !is_matrix_product(node));
+        free_outputs(&a, node);
+    }
+    td_free(scratch);
+}
+
 static void check_node(const checker *k, const td_cpu_engine *engine, const td_node *node, const td_tensor *capacities)
 {
     arguments a;
@@ -188,8 +214,10 @@ static void check_node(const checker *k, const td_cpu_engine *engine, const td_n
     if (!td_cpu_engine_supports(engine, &a.call, reason, sizeof reason))
         complain(k, node, reason, 0);
     case_graph_require(&k->g, td_cpu_engine_prepare(engine, &a.call, &prepared, &scratch_bytes));
-    for (int run = 0; run < N_RUNS; run++)
+    for (int run = 0; run < N_RUNS; run++) {
         check_at(k, node, prepared, scratch_bytes, k->runs[run]);
+        check_in_place(k, node, prepared, scratch_bytes, k->runs[run]);
+    }
     td_cpu_engine_release(prepared);
 }
 

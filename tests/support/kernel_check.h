@@ -5,7 +5,7 @@
  *
  * The graph is built and differentiated as in gradient_check.h and filled in the same way; extents run at capacity, one
  * below and 0. Each kernel gets the reference run's inputs. Results must be the same bits, except for matrix products,
- * which must agree to rounding, and be the same bits for any team. */
+ * which must agree to rounding, and be the same bits for any team. What an op allows to work in place is tried so. */
 #ifndef TANDEM_TESTS_SUPPORT_KERNEL_CHECK_H
 #define TANDEM_TESTS_SUPPORT_KERNEL_CHECK_H
 
