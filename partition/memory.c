@@ -325,175 +325,6 @@ done:
     return status;
 }
 
-/* ---- scratch and stores ------------------------------------------------------------------------------------------------------------ */
-
-static td_status *ask_scratch(td_plan *plan, int32_t id)
-{
-    const td_node *node = &plan->graph->nodes[id];
-    td_plan_node *p = &plan->nodes[id];
-    const td_plan_site *site = &plan->sites[p->device];
-    if (p->lane != TD_QUEUE_COMPUTE || node->op->flags & TD_OP_VIEW || node->host_function)
-        return NULL;
-    td_kernel_call call;
-    td_tensor *storage = NULL;
-    td_kernel *kernel = NULL;
-    TD_TRY(td_plan_call(plan->graph, id, NULL, &call, &storage));
-    td_status *status = site->api->kernel_prepare(site->device, &call, &kernel, &p->scratch_bytes);
-    td_free(storage);
-    if (status)
-        return td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
-    site->api->kernel_release(site->device, kernel);
-    return NULL;
-}
-
-/* A delegated cluster is one kernel: its scratch is its first node's. */
-static td_status *ask_delegate(td_plan *plan, td_cluster *cluster)
-{
-    const td_plan_site *site = &plan->sites[cluster->device];
-    td_kernel *kernel = NULL;
-    size_t scratch = 0;
-    TD_TRY(td_plan_delegate(plan, cluster, &kernel, &scratch));
-    cluster->delegated = kernel != NULL;
-    if (kernel) {
-        plan->nodes[plan->sequence[cluster->first]].scratch_bytes = scratch;
-        site->api->kernel_release(site->device, kernel);
-    }
-    return NULL;
-}
-
-static td_status *add_scratch(td_plan *plan)
-{
-    for (int32_t c = 0; c < plan->n_clusters; c++) {
-        td_cluster *cluster = &plan->clusters[c];
-        TD_TRY(ask_delegate(plan, cluster));
-        for (int32_t i = 0; i < cluster->n && !cluster->delegated; i++)
-            TD_TRY(ask_scratch(plan, plan->sequence[cluster->first + i]));
-    }
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
-        td_plan_arena *arena = &plan->arenas[plan->nodes[n].device];
-        int64_t bytes = align((int64_t)plan->nodes[n].scratch_bytes);
-        arena->scratch_bytes = bytes > arena->scratch_bytes ? bytes : arena->scratch_bytes;
-    }
-    for (int32_t s = 0; s < plan->n_sites; s++)
-        plan->arenas[s].bytes = align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
-    return NULL;
-}
-
-static void add_store(td_plan *plan)
-{
-    for (int32_t v = 0; v < plan->graph->n_values; v++) {
-        if (plan->values[v].storage != TD_STORE)
-            continue;
-        td_plan_arena *arena = &plan->arenas[plan->values[v].device];
-        bool parameter = plan->graph->values[v].class == TD_CLASS_PARAMETER;
-        *(parameter ? &arena->parameter_bytes : &arena->state_bytes) += plan->values[v].bytes[0];
-        arena->store_bytes += plan->values[v].block_bytes;
-    }
-}
-
-/* ---- across steps ------------------------------------------------------------------------------------------------------------------- */
-
-/* What a cluster does to memory that outlives the step's own order: for each root it touches. */
-typedef struct touch {
-    int32_t root, cluster;
-    bool writes;
-} touch;
-
-static int compare_touches(const void *a, const void *b)
-{
-    const touch *x = a, *y = b;
-    if (x->root != y->root)
-        return x->root < y->root ? -1 : 1;
-    if (x->cluster != y->cluster)
-        return x->cluster < y->cluster ? -1 : 1;
-    return (int)y->writes - (int)x->writes;
-}
-
-/* One touch per root and cluster, the writing one if there is one. */
-static int64_t distinct_touches(touch *touches, int64_t n)
-{
-    int64_t kept = 0;
-    qsort(touches, (size_t)n, sizeof *touches, compare_touches);
-    for (int64_t i = 0; i < n; i++)
-        if (!kept || touches[kept - 1].root != touches[i].root || touches[kept - 1].cluster != touches[i].cluster)
-            touches[kept++] = touches[i];
-    return kept;
-}
-
-static int64_t collect_touches(const td_plan *plan, touch *touches)
-{
-    int64_t n = 0;
-    for (int32_t i = 0; i < plan->graph->n_nodes; i++) {
-        const td_node *node = &plan->graph->nodes[i];
-        for (int32_t k = 0; k < node->n_inputs + node->n_outputs; k++) {
-            int32_t value = k < node->n_inputs ? node->inputs[k] : node->outputs[k - node->n_inputs];
-            if (value < 0)
-                continue;
-            int32_t root = td_plan_root(plan, value);
-            bool writes = k >= node->n_inputs || td_node_writes(node, k);
-            if (plan->values[root].doubled || plan->values[root].storage == TD_BOUND ||
-                plan->values[root].storage == TD_NUMBERS || plan->values[root].storage == TD_PREVIOUS)
-                continue;
-            if (plan->nodes[i].early == TD_EARLY_FIRST && plan->values[root].storage == TD_STORE)
-                continue; /* reads rows that the update of the step before does not write */
-            touches[n++] = (touch){root, plan->nodes[i].cluster, writes};
-        }
-    }
-    return n;
-}
-
-static bool overlap(const td_plan *plan, int32_t a, int32_t b)
-{
-    const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
-    if (a == b)
-        return true;
-    return x->storage == TD_ARENA && y->storage == TD_ARENA && x->device == y->device &&
-           x->offset < y->offset + y->block_bytes && y->offset < x->offset + x->block_bytes;
-}
-
-static void mark_conflicts(const td_plan *plan, const touch *touches, int64_t n, bool *wait)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < n; k++)
-            if ((touches[i].writes || touches[k].writes) && overlap(plan, touches[i].root, touches[k].root))
-                wait[(int64_t)touches[i].cluster * plan->n_clusters + touches[k].cluster] = true;
-}
-
-/* Which clusters of the next step wait for which of this one: whoever touches the same bytes, one of the two writing, and
- * each cluster for itself. A plan with very many clusters takes the simple way: every step ends before the next. */
-static td_status *order_across_steps(td_plan *plan)
-{
-    enum { MOST_CLUSTERS = 1024, MOST_TOUCHES = 8000 };
-    int64_t n = 0, most = 0;
-    touch *touches = NULL;
-    bool *wait = NULL;
-    td_status *status = NULL;
-    if (plan->n_clusters > MOST_CLUSTERS)
-        plan->pipelined = false;
-    if (!plan->pipelined)
-        return NULL;
-    for (int64_t i = 0; i < plan->graph->n_nodes; i++)
-        most += plan->graph->nodes[i].n_inputs + plan->graph->nodes[i].n_outputs;
-    TD_TRY_OR(status, done, TD_NEW(touches, most + 1));
-    n = distinct_touches(touches, collect_touches(plan, touches));
-    plan->pipelined = n <= MOST_TOUCHES;
-    if (!plan->pipelined)
-        goto done;
-    TD_TRY_OR(status, done, TD_NEW(wait, (int64_t)plan->n_clusters * plan->n_clusters + 1));
-    mark_conflicts(plan, touches, n, wait);
-    for (int32_t c = 0; c < plan->n_clusters; c++) {
-        td_cluster *cluster = &plan->clusters[c];
-        TD_TRY_OR(status, done, TD_NEW(cluster->across, plan->n_clusters + 1));
-        for (int32_t d = 0; d < plan->n_clusters; d++)
-            if (c == d || wait[(int64_t)c * plan->n_clusters + d])
-                cluster->across[cluster->n_across++] = d;
-    }
-done:
-    td_free(touches);
-    td_free(wait);
-    return status;
-}
-
 /* ---- the pass -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Overlapping blocks whose users are not ordered would be silent corruption: looked for once more, independently. */
@@ -502,7 +333,7 @@ static td_status *verify(const td_plan *plan, const users *u)
     for (int32_t a = 0; a < plan->graph->n_values && plan->graph->n_values <= 2000; a++)
         for (int32_t b = a + 1; b < plan->graph->n_values; b++) {
             const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
-            if (x->storage != TD_ARENA || y->storage != TD_ARENA || !x->block_bytes || !y->block_bytes || !overlap(plan, a, b))
+            if (x->storage != TD_ARENA || y->storage != TD_ARENA || !x->block_bytes || !y->block_bytes || !td_plan_overlap(plan, a, b))
                 continue;
             bool a_first = true, b_first = true;
             for (int32_t i = u->first[a]; i < u->first[a + 1]; i++)
@@ -541,9 +372,6 @@ td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
     for (int32_t s = 0; s < plan->n_sites; s++)
         TD_TRY_OR(status, done, place_blocks(plan, &u, s));
     TD_TRY_OR(status, done, verify(plan, &u));
-    TD_TRY_OR(status, done, add_scratch(plan));
-    add_store(plan);
-    TD_TRY_OR(status, done, order_across_steps(plan));
 done:
     users_deinit(&u);
     return status;

@@ -270,6 +270,15 @@ int32_t td_plan_root(const td_plan *plan, int32_t value)
     return value;
 }
 
+bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b)
+{
+    const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
+    if (a == b)
+        return true;
+    return x->storage == TD_ARENA && y->storage == TD_ARENA && x->device == y->device &&
+           x->offset < y->offset + y->block_bytes && y->offset < x->offset + x->block_bytes;
+}
+
 bool td_op_is_lookup(const td_op *op)
 {
     return strcmp(op->name, "embedding") == 0 || strcmp(op->name, "embedding_bag") == 0;

@@ -162,6 +162,8 @@ double td_plan_estimate(const td_plan_site *site, const td_cost *cost);
 bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
 /* The value whose memory this one uses. */
 int32_t td_plan_root(const td_plan *plan, int32_t value);
+/* Whether two roots may hold the same bytes. */
+bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b);
 bool td_op_is_lookup(const td_op *op);
 /* Keeps nodes with keep[n] and the values they touch; renumbers. *out_map[v]: new id or -1; td_free it. */
 td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map) TD_MUST_USE;
