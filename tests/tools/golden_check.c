@@ -5,9 +5,9 @@
  * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
  * description says, on the host alone ("cpu") and cut over the host and an emulated accelerator ("cut"), each pipelined and
  * step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
- * state, within the case's tolerances; a cut run also with the host's, bit for bit. One line per case and devices. Exit code: 0
- * all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that the engine does not have yet are
- * skipped, and named; asked for with --only, that is a failure. */
+ * state, within the case's tolerances; a cut run also with the host's, bit for bit; bytes copied and held with the plan's. One
+ * line per case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that
+ * the engine does not have yet are skipped, and named; asked for with --only, that is a failure. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

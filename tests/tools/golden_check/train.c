@@ -94,24 +94,86 @@ static td_status *load_initial(const golden_case *c, td_store *store)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------------------------ */
 
+/* Hands out copies and frees them when they are released, so that a checker of memory sees whoever reads a batch later. */
 typedef struct case_source {
     const golden_case *c;
-    int32_t at;
+    int32_t at, out;
 } case_source;
+
+typedef struct batch_copy {
+    td_field *fields;
+    int32_t n;
+} batch_copy;
+
+static td_status *copy_bytes(const void *from, int64_t bytes, void **out)
+{
+    *out = td_calloc_aligned((size_t)bytes + 1);
+    if (!*out)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a batch");
+    memcpy(*out, from, (size_t)bytes);
+    return NULL;
+}
+
+static td_status *copy_field(const td_field *from, td_field *out)
+{
+    const td_tensor *t = &from->tensor;
+    int64_t elements = 1;
+    for (int32_t i = 0; i < t->rank; i++)
+        elements *= t->dims[i];
+    *out = *from;
+    out->tensor.data = out->tensor.index = NULL;
+    TD_TRY(copy_bytes(t->data, (t->kind == TD_RAGGED ? t->entries : elements) * (int64_t)td_dtype_bytes(t->dtype),
+                      &out->tensor.data));
+    return t->index ? copy_bytes(t->index, (t->dims[0] + 1) * (int64_t)sizeof(int64_t), &out->tensor.index) : NULL;
+}
+
+static void batch_free(batch_copy *copy)
+{
+    for (int32_t i = 0; copy && i < copy->n; i++) {
+        td_free(copy->fields[i].tensor.data);
+        td_free(copy->fields[i].tensor.index);
+    }
+    if (copy)
+        td_free(copy->fields);
+    td_free(copy);
+}
+
+static td_status *copy_batch(const td_batch *from, batch_copy *copy)
+{
+    TD_TRY(TD_NEW(copy->fields, from->n_fields + 1));
+    copy->n = from->n_fields;
+    for (int32_t i = 0; i < copy->n; i++)
+        TD_TRY(copy_field(&from->fields[i], &copy->fields[i]));
+    return NULL;
+}
 
 static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
 {
     case_source *source = self;
+    batch_copy *copy = NULL;
     *out_end = source->at == source->c->n_steps;
-    if (!*out_end)
-        *out_batch = source->c->batches[source->at++];
+    if (*out_end)
+        return NULL;
+    TD_TRY(TD_NEW(copy, 1));
+    const td_batch *batch = &source->c->batches[source->at];
+    td_status *status = copy_batch(batch, copy);
+    if (status) {
+        batch_free(copy);
+        return status;
+    }
+    *out_batch = *batch;
+    out_batch->fields = copy->fields;
+    out_batch->owner = copy;
+    source->at++;
+    source->out++;
     return NULL;
 }
 
 static void release_batch(void *self, td_batch *batch)
 {
-    (void)self;
-    (void)batch; /* the case keeps them all */
+    case_source *source = self;
+    batch_free(batch->owner);
+    source->out--;
 }
 
 static bool keep_loss(void *context, const td_step_report *report)
@@ -125,7 +187,8 @@ static td_status *run_pipelined(const golden_case *c, td_session *session, golde
 {
     case_source batches = {.c = c};
     td_source source = {.self = &batches, .next = next_batch, .release = release_batch};
-    return td_session_run(session, &source, 0, keep_loss, trained);
+    TD_TRY(td_session_run(session, &source, 0, keep_loss, trained));
+    return batches.out ? TD_ERROR(TD_INTERNAL, "%d batches were not released", batches.out) : NULL;
 }
 
 typedef struct norm_sum {
@@ -179,6 +242,26 @@ static td_status *build(const golden_case *c, const golden_model *model, bool cu
     return NULL;
 }
 
+/* Bytes copied are those of the plan's formula at the batches' extents; no device held more than its plan says. */
+static td_status *check_counters(const td_session *session, bool cut)
+{
+    td_session_counters c = td_session_read_counters(session);
+    if (c.to_device_bytes != c.planned_to_device_bytes || c.to_host_bytes != c.planned_to_host_bytes)
+        return TD_ERROR(TD_INTERNAL,
+                        "%" PRId64 " bytes were copied to the device and %" PRId64 " to the host; by the plan "
+                        "%" PRId64 " and %" PRId64,
+                        c.to_device_bytes, c.to_host_bytes, c.planned_to_device_bytes, c.planned_to_host_bytes);
+    if (cut && (!c.to_device_bytes || !c.to_host_bytes))
+        return TD_ERROR(TD_INTERNAL, "the cut run copied nothing between its devices: it was not cut");
+    for (int32_t i = 0; i < td_session_devices(session); i++) {
+        td_device_counters d = td_session_device(session, i);
+        if (d.peak_bytes > d.planned_peak_bytes)
+            return TD_ERROR(TD_INTERNAL, "%s held %" PRIu64 " bytes; the plan says %" PRIu64, d.name, d.peak_bytes,
+                            d.planned_peak_bytes);
+    }
+    return NULL;
+}
+
 static td_status *train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
                         golden_engine *engine, golden_trained *trained)
 {
@@ -188,9 +271,7 @@ static td_status *train(const golden_case *c, const golden_model *model, bool cu
     TD_TRY(golden_engine_start(engine, loss));
     TD_TRY(load_initial(c, engine->store));
     TD_TRY(step_by_step ? run_step_by_step(c, engine, trained) : run_pipelined(c, engine->session, trained));
-    td_session_counters counters = td_session_read_counters(engine->session);
-    if (cut && (!counters.to_device_bytes || !counters.to_host_bytes))
-        return TD_ERROR(TD_INTERNAL, "the cut run copied nothing between its devices: it was not cut");
+    TD_TRY(check_counters(engine->session, cut));
     return golden_snapshot_take(engine->store, &trained->final);
 }
 
