@@ -45,14 +45,14 @@ static td_status *read_options(const td_host_services *host, const char *options
     static const struct {
         const char *name;
         uint64_t bytes;
-    } units[] = {{"", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+    } units[] = {{"", 1}, {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
     char message[256];
     *out_capacity = (uint64_t)64 << 20;
     if (!options || !*options)
         return NULL;
     char *end = NULL;
     unsigned long long number = strncmp(options, "memory=", 7) == 0 ? strtoull(options + 7, &end, 10) : 0;
-    for (int i = 0; end && end != options + 7 && i < 4; i++) {
+    for (int i = 0; end && end != options + 7 && i < 5; i++) {
         if (strcmp(end, units[i].name) == 0 && number > 0 && number <= UINT64_MAX / units[i].bytes) {
             *out_capacity = number * units[i].bytes;
             return NULL;
