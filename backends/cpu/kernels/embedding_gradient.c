@@ -104,7 +104,8 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     if (work.dense) {
         td_cpu_for(team, td_cpu_elements(out), TD_CPU_BLOCK, clear_range, out->data);
     } else {
-        memcpy(out->index, work.dedup.rows, (size_t)work.dedup.n_rows * sizeof(int64_t));
+        if (work.dedup.n_rows)
+            memcpy(out->index, work.dedup.rows, (size_t)work.dedup.n_rows * sizeof(int64_t));
         *(int64_t *)out->count = work.dedup.n_rows;
     }
     td_cpu_for(team, work.dedup.n_rows, ROWS_PER_TASK, sum_rows, &work);
