@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "cli/config_keys.h"
 #include "cli/config_tree.h"
+#include "cli/model.h"
 
 /* ---- the resolved configuration ------------------------------------------------------------------------------------------- */
 
@@ -100,11 +101,21 @@ void td_config_print(const td_config *config, FILE *stream)
 
 /* ---- help ------------------------------------------------------------------------------------------------------------------ */
 
+static void list_models(FILE *stream)
+{
+    fputs("  one of  ", stream);
+    for (int32_t i = 0; i < td_model_count(); i++)
+        fprintf(stream, "%s %s", i ? "," : "", td_model_name(i));
+    fputc('\n', stream);
+}
+
 static void explain_key(const td_config_key *key, FILE *stream)
 {
     fprintf(stream, "%s\n  %s\n", key->name, key->help);
     if (key->type == TD_CONFIG_ENUM)
         fprintf(stream, "  one of   %s\n", key->allowed);
+    else if (!strcmp(key->name, "model.name"))
+        list_models(stream);
     else
         fprintf(stream, "  type     %s\n", td_config_type_name(key->type));
     if (key->unit)
