@@ -111,6 +111,8 @@ bool device_supports(const conformance_device *device, const built_case *built, 
 /* Forward at one set of extents against the reference, and against `peer` (may be NULL) bit for bit. */
 td_status *check_forward(const conformance_device *device, const conformance_device *peer, const built_case *built,
                          const int64_t *extents) TD_MUST_USE;
+/* Copies, events and a long chain over three queues. */
+td_status *check_queues(const conformance_device *device) TD_MUST_USE;
 /* Gradient of the op's reference against finite differences of it. *out_checked: numbers compared, 0 if it has none. */
 td_status *check_gradient(const conformance_case *source, int64_t *out_checked) TD_MUST_USE;
 

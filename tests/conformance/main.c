@@ -126,6 +126,11 @@ static bool check_device(const options *o, const char *spec)
         td_status_destroy(status);
         return false;
     }
+    if (!o->op) {
+        tally t = {.cases = 1, .runs = 1};
+        report("queues", check_queues(&device), &t);
+        good = print_tally(device.api->name, "(queues)", &t, true);
+    }
     for (int32_t i = 0; i < td_op_count(); i++)
         if (is_checked(o, td_op_at(i)))
             good = check_op(&device, has_peer ? &peer : NULL, td_op_at(i)) && good;
