@@ -1,6 +1,7 @@
 """usage: contracts.py TANDEM SAMPLE
-Holds one sample to the engine's contracts: 50 steps of it, made small, give the same bits on one device, cut over two, on the
-accelerator alone, for any number of cores, on every instruction set, in whatever order steps overlap, in one go or resumed."""
+Holds one sample to the engine's contracts: 50 steps of it, made small, give the same bits on one device, cut over two or three,
+on the accelerator alone, for any number of cores and lanes, on every instruction set, in whatever order steps overlap, in one go
+or resumed on other devices; and every run copies and holds what its plan says."""
 import signal
 import subprocess
 import sys
@@ -24,11 +25,21 @@ SAMPLES = {
 
 CPU_ONLY = ["devices=[cpu]", "placement={default: cpu}"]
 ACCEL_ONLY = ["placement.rules=[]", "devices.accel.memory=1GiB"]
+# The first table, the first layer of each MLP and what belongs to them on a second accelerator.
+THREE = ["devices=[cpu, {name: accel, backend: emulated}, {name: second, backend: emulated, memory: 8MiB}]",
+         "placement.rules=[{match: \"*.0/*\", target: second}]", "offload.embedding=cpu"]
 REFERENCE = ["cpu.gemm=reference"]
 
 
 def cores(n):
     return [f"devices=[{{name: cpu, cores: {n}}}, {{name: accel, backend: emulated, cores: {n}}}]"]
+
+
+def over_three(runs):
+    run = runs.train("three", THREE)
+    held = {device["name"]: device["parameter_bytes"] for device in run["devices"]}
+    check(len(held) == 3 and all(held.values()), f"each of three devices has parameters: {held}")
+    return run
 
 
 def any_split_gives_the_same_bits(runs):
@@ -38,6 +49,7 @@ def any_split_gives_the_same_bits(runs):
         "cut": cut,
         "cpu alone": runs.train("cpu_alone", CPU_ONLY),
         "accel alone": runs.train("accel_alone", ACCEL_ONLY),
+        "cut over three": over_three(runs),
         "cut, once more": runs.train("again"),
     })
     other = runs.train("other_seed", ["train.seed=12345"])
@@ -49,7 +61,8 @@ def cores_and_lanes_do_not_change_bits(runs):
     for n in [1, 2, 3]:
         ends[f"cpu alone, {n} cores"] = runs.train(f"cpu_{n}", CPU_ONLY + [f"devices=[{{name: cpu, cores: {n}}}]"])
         ends[f"cut, {n} cores each"] = runs.train(f"cut_{n}", cores(n))
-    ends["cpu alone, 3 lanes"] = runs.train("lanes", CPU_ONLY + ["cpu.lanes=3"])
+    ends["cpu alone, 3 lanes"] = runs.train("cpu_lanes", CPU_ONLY + ["cpu.lanes=3"])
+    ends["cut, 2 lanes each"] = runs.train("cut_lanes", ["cpu.lanes=2", "devices.accel.options=lanes=2"])
     expect_same_parameters(ends)
 
 
@@ -93,7 +106,7 @@ def full_batches_copy_what_the_plan_says(runs):
 def resuming_gives_the_same_bits(runs):
     ends = {"straight": runs.train("straight")}
     for name, first, then in [("as it was", [], []), ("from cut to cpu", [], CPU_ONLY), ("from cpu to cut", CPU_ONLY, []),
-                              ("from accel to cpu", ACCEL_ONLY, CPU_ONLY)]:
+                              ("from accel to cpu", ACCEL_ONLY, CPU_ONLY), ("from three to cut", THREE, [])]:
         folder = name.replace(" ", "_")
         half = runs.train(folder, first + [f"train.steps={STEPS // 2}"])
         check(half["steps"] == STEPS // 2, "the first half ends at its step")
