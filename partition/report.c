@@ -101,33 +101,31 @@ static int compare_named(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static json_t *tenants_json(const td_plan *plan, int32_t site)
+/* `all` has room for every value. */
+static json_t *tenants_json(const td_plan *plan, int32_t site, named_bytes *all)
 {
     enum { MOST = 10 };
     json_t *list = json_array();
-    named_bytes *all = td_calloc((size_t)plan->graph->n_values + 1, sizeof *all);
     int64_t n = 0;
-    for (int32_t v = 0; all && v < plan->graph->n_values; v++) {
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
         const td_plan_value *value = &plan->values[v];
         if (value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA))
             all[n++] = (named_bytes){plan->graph->values[v].name, value->block_bytes * (value->doubled ? 2 : 1)};
     }
-    if (all)
-        qsort(all, (size_t)n, sizeof *all, compare_named);
-    for (int64_t i = 0; all && i < n && i < MOST; i++)
+    qsort(all, (size_t)n, sizeof *all, compare_named);
+    for (int64_t i = 0; i < n && i < MOST; i++)
         json_array_append_new(list, json_pack("{s:s, s:I}", "name", all[i].name, "bytes", (json_int_t)all[i].bytes));
-    td_free(all);
     return list;
 }
 
-static json_t *device_json(const td_plan *plan, int32_t index)
+static json_t *device_json(const td_plan *plan, int32_t index, named_bytes *room)
 {
     td_plan_device_summary d = td_plan_device(plan, index);
     return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name, "backend", d.backend,
                      "description", d.description, "capacity_bytes", (json_int_t)d.capacity_bytes, "peak_bytes",
                      (json_int_t)d.peak_bytes, "parameter_bytes", (json_int_t)d.parameter_bytes, "state_bytes",
                      (json_int_t)d.state_bytes, "activation_bytes", (json_int_t)d.activation_bytes, "busy_ms",
-                     d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index));
+                     d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index, room));
 }
 
 static json_t *node_json(const td_plan *plan, int32_t id)
@@ -216,10 +214,13 @@ static json_t *flags_json(const td_plan *plan)
 td_status *td_plan_json(const td_plan *plan, char **out_text)
 {
     td_plan_summary s = td_plan_summarize(plan);
-    json_t *devices = json_array(), *subgraphs = json_array();
+    named_bytes *room = NULL;
     *out_text = NULL;
+    TD_TRY(TD_NEW(room, plan->graph->n_values + 1));
+    json_t *devices = json_array(), *subgraphs = json_array();
     for (int32_t i = 0; i < plan->n_sites; i++)
-        json_array_append_new(devices, device_json(plan, i));
+        json_array_append_new(devices, device_json(plan, i, room));
+    td_free(room);
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             json_array_append_new(subgraphs, cluster_json(plan, c));
@@ -296,7 +297,7 @@ static const char *node_name_at(const void *context, int32_t index)
     return plan->graph->nodes[index].name;
 }
 
-static void explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
+static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
 {
     char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
     const td_plan_node *p = &plan->nodes[id];
@@ -309,8 +310,7 @@ static void explain_other_devices(const td_plan *plan, int32_t id, td_string *te
         bool supported = false;
         if (s == p->device)
             continue;
-        td_status *status = td_plan_supports(plan->graph, &plan->sites[s], id, &supported, reason, sizeof reason);
-        td_status_destroy(status);
+        TD_TRY(td_plan_supports(plan->graph, &plan->sites[s], id, &supported, reason, sizeof reason));
         if (!supported) {
             td_string_format(text, "  %s cannot run it: %s\n", plan->sites[s].name, reason);
             continue;
@@ -325,6 +325,7 @@ static void explain_other_devices(const td_plan *plan, int32_t id, td_string *te
         }
         td_string_append(text, "\n");
     }
+    return NULL;
 }
 
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
@@ -343,7 +344,11 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
     td_string_format(&text, "%s (%s) runs on %s\n  because %s\n", op, node->op->name, plan->sites[p->device].name, p->cause);
     td_string_format(&text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
                      td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
-    explain_other_devices(plan, id, &text);
+    td_status *status = explain_other_devices(plan, id, &text);
+    if (status) {
+        td_string_deinit(&text);
+        return status;
+    }
     td_string_format(&text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound", intensity);
     return td_string_finish(&text, out_text);
 }

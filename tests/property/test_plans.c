@@ -221,10 +221,59 @@ static void test_every_plan_keeps_its_promises_whatever_order_the_graph_was_buil
     td_free(recipe);
 }
 
+static td_graph *parse_again(uint64_t seed, const td_graph *graph)
+{
+    char *text = NULL, *again = NULL;
+    td_graph *parsed = NULL;
+    td_status *status = td_graph_print(graph, &text);
+    if (!status)
+        status = td_graph_parse(text, strlen(text), "random.tdg", &parsed);
+    if (!status)
+        status = td_graph_print(parsed, &again);
+    if (status)
+        fail_at(seed, "text form", td_status_message(status));
+    compare_text(seed, "text form", status, text, again);
+    return parsed;
+}
+
+static void test_every_graph_survives_its_text_form_and_is_planned_alike(void **state)
+{
+    (void)state;
+    uint64_t first = (uint64_t)number_from("TANDEM_PROPERTY_SEED", 1);
+    int64_t graphs = number_from("TANDEM_PROPERTY_GRAPHS", GRAPHS) / 10 + 1;
+    random_recipe *recipe = td_calloc(1, sizeof *recipe);
+    assert_non_null(recipe);
+    print_message("text form of random graphs, seeds %llu to %llu\n", (unsigned long long)first,
+                  (unsigned long long)first + (unsigned long long)graphs - 1);
+    for (uint64_t seed = first; seed < first + (uint64_t)graphs; seed++) {
+        const random_machine *machine = &machines[seed % (N_MACHINES - 1)]; /* those with room */
+        td_value loss;
+        td_plan *plan = NULL, *again = NULL;
+        random_recipe_draw(recipe, seed, false);
+        td_train_options options = random_options(machine, seed, true, seed);
+        td_graph *graph = random_graph_build(recipe, (random_build){.devices = machine->n_devices}, &loss);
+        td_graph *parsed = parse_again(seed, graph);
+        td_status *status = td_plan_train(graph, loss, &options, &plan);
+        td_machine_forget_plans(options.machine); /* so that the second is made, not found */
+        if (!status)
+            status = td_plan_train(parsed, td_graph_find(parsed, td_value_name(loss)), &options, &again);
+        if (status)
+            fail_at(seed, "refused", td_status_message(status));
+        compare_plans(seed, plan, again);
+        td_plan_release(plan);
+        td_plan_release(again);
+        td_graph_destroy(graph);
+        td_graph_destroy(parsed);
+        td_train_options_deinit(&options);
+    }
+    td_free(recipe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_plan_keeps_its_promises_whatever_order_the_graph_was_built_in),
+        cmocka_unit_test(test_every_graph_survives_its_text_form_and_is_planned_alike),
     };
     return cmocka_run_group_tests(tests, open_machines, close_machines);
 }

@@ -65,6 +65,8 @@ static void name_step(maker *m, random_step *step)
         scope = table ? "table" : "w";
     else if (step->kind == RANDOM_SCALAR)
         scope = "scalar";
+    else if (step->kind == RANDOM_HOST_CALL)
+        scope = "host";
     (void)snprintf(step->name, sizeof step->name, "%s.%d%s", scope, number, table ? ".weight" : "");
 }
 

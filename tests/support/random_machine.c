@@ -79,6 +79,7 @@ static void draw_placing(td_train_options *options, const random_machine *machin
     static const char *const known[] = {"cpu", "device", "CPU"};
     random_numbers r = {seed * 17 + 3};
     int32_t n = machine->n_devices;
+    td_place(options, "host*", "cpu"); /* host functions cannot go where the rules below may say */
     for (int64_t i = random_below(&r, 4); i > 0; i--) {
         int64_t which = random_below(&r, n + 3);
         td_place(options, patterns[random_below(&r, random_chance(&r, 20) ? 10 : 9)],
