@@ -616,7 +616,7 @@ static void (*const touches[])(void) = {touch_host, touch_device, compute_on_the
 /* Whether a trap ends a process that does this. It runs this program again, since a fork alone may not start threads. */
 static bool traps(int touch)
 {
-    char number[8];
+    char number[16];
     (void)snprintf(number, sizeof number, "%d", touch);
     pid_t child = fork();
     if (child == 0) {
