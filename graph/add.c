@@ -17,15 +17,7 @@ typedef struct draft {
 
 static void draft_deinit(draft *d)
 {
-    for (int32_t i = 0; i < d->node.n_attrs && d->node.attrs; i++) {
-        td_free((void *)(uintptr_t)d->node.attrs[i].key);
-        td_free((void *)(uintptr_t)d->node.attrs[i].s);
-        td_free((void *)(uintptr_t)d->node.attrs[i].ints);
-    }
-    td_free(d->node.attrs);
-    td_free(d->node.inputs);
-    td_free(d->node.outputs);
-    td_free(d->node.name);
+    td_node_deinit(&d->node);
     td_free(d->inputs);
     td_free(d->outputs);
 }
@@ -73,25 +65,6 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
     return NULL;
 }
 
-static td_status *copy_attr(td_attr *out, const td_attr *attr)
-{
-    *out = *attr;
-    out->s = NULL;
-    out->ints = NULL;
-    out->key = td_strdup(attr->key);
-    if (attr->s)
-        out->s = td_strdup(attr->s);
-    if (attr->type == TD_ATTR_INTS) {
-        int64_t *ints = td_calloc((size_t)attr->n_ints + 1, sizeof *ints);
-        if (ints && attr->n_ints)
-            memcpy(ints, attr->ints, (size_t)attr->n_ints * sizeof *ints);
-        out->ints = ints;
-    }
-    if (!out->key || (attr->s && !out->s) || (attr->type == TD_ATTR_INTS && !out->ints))
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for attribute \"%s\"", attr->key);
-    return NULL;
-}
-
 static const td_attr_spec *find_spec(const td_op *op, const char *key)
 {
     for (const td_attr_spec *spec = op->attrs; spec && spec->name; spec++)
@@ -122,7 +95,7 @@ static td_status *check_attrs(draft *d, const td_attr *attrs, int32_t n_attrs)
         TD_TRY(check_attr(d->op, &attrs[i]));
         if (td_attr_find(d->node.attrs, d->node.n_attrs, attrs[i].key))
             return TD_ERROR(TD_INVALID_ARGUMENT, "%s: attribute \"%s\" is given twice", d->op->name, attrs[i].key);
-        TD_TRY(copy_attr(&d->node.attrs[d->node.n_attrs++], &attrs[i]));
+        TD_TRY(td_attr_copy(&d->node.attrs[d->node.n_attrs++], &attrs[i]));
     }
     for (int32_t i = 0; i < n_specs; i++) {
         const td_attr_spec *spec = &d->op->attrs[i];
@@ -134,7 +107,7 @@ static td_status *check_attrs(draft *d, const td_attr *attrs, int32_t n_attrs)
         if (spec->type == TD_ATTR_STRING && !spec->s)
             continue;
         td_attr attr = {.key = spec->name, .type = spec->type, .i = spec->i, .f = spec->f, .s = spec->s};
-        TD_TRY(copy_attr(&d->node.attrs[d->node.n_attrs++], &attr));
+        TD_TRY(td_attr_copy(&d->node.attrs[d->node.n_attrs++], &attr));
     }
     return NULL;
 }
@@ -192,6 +165,14 @@ static td_status *choose_name(draft *d, const char *name)
 
 /* ---- inference and adding --------------------------------------------------------------------------------------------------------- */
 
+/* Its shape, and its entries: one number each where it is ragged, one row each where it is row-sparse. */
+static bool fits(const td_graph *graph, const td_type *type)
+{
+    td_shape entries = type->kind == TD_ROW_SPARSE ? type->shape : (td_shape){.rank = 1};
+    entries.dims[0] = type->entries;
+    return td_shape_fits(graph, &type->shape) && td_shape_fits(graph, &entries);
+}
+
 static td_status *infer_outputs(draft *d, int32_t n_outputs)
 {
     TD_TRY(TD_NEW(d->outputs, n_outputs + 1));
@@ -209,9 +190,13 @@ static td_status *infer_outputs(draft *d, int32_t n_outputs)
                       .n_outputs = n_outputs};
     if (d->op->infer)
         TD_TRY(d->op->infer(&infer));
-    for (int32_t i = 0; i < n_outputs; i++)
-        if (!td_shape_fits(d->graph, &d->outputs[i].shape))
+    for (int32_t i = 0; i < n_outputs; i++) {
+        td_type *output = &d->outputs[i];
+        if (output->kind != TD_RAGGED && output->kind != TD_ROW_SPARSE)
+            output->entries = td_dim_constant(0); /* a rule that says nothing of them has left extent 0 */
+        if (!fits(d->graph, output))
             return TD_SHAPE_ERROR(&infer, "output %d would have more than 2^59 elements, or along one dimension", i);
+    }
     return NULL;
 }
 

@@ -21,22 +21,6 @@ static td_status *copy_array(const void *from, int64_t n, size_t size, void *out
     return NULL;
 }
 
-static td_status *copy_attr(td_attr *out, const td_attr *attr)
-{
-    char *key = NULL, *text = NULL;
-    *out = *attr;
-    out->key = out->s = NULL;
-    out->ints = NULL;
-    td_status *status = copy_text(attr->key, &key);
-    out->key = key;
-    if (!status)
-        status = copy_text(attr->s, &text);
-    out->s = text;
-    if (!status && attr->type == TD_ATTR_INTS)
-        status = copy_array(attr->ints, attr->n_ints, sizeof *attr->ints, &out->ints);
-    return status;
-}
-
 /* `out` is zeroed and counted in the graph already, so td_graph_destroy frees what a failure leaves. */
 static td_status *copy_node(td_node *out, const td_node *node)
 {
@@ -52,7 +36,7 @@ static td_status *copy_node(td_node *out, const td_node *node)
     TD_TRY(TD_NEW(out->attrs, node->n_attrs + 1));
     for (int32_t i = 0; i < node->n_attrs; i++) {
         out->n_attrs++;
-        TD_TRY(copy_attr(&out->attrs[i], &node->attrs[i]));
+        TD_TRY(td_attr_copy(&out->attrs[i], &node->attrs[i]));
     }
     return NULL;
 }

@@ -19,7 +19,6 @@ typedef struct tape {
     td_graph *graph;
     int32_t n_values, n_nodes; /* of the forward graph */
     bool *depends;             /* value depends on a trainable parameter */
-    bool *reaches;             /* the loss depends on value */
     int32_t *head;             /* contributions of a value, or -1 */
     contribution *items;
     int64_t n_items, capacity;
@@ -45,7 +44,7 @@ static bool carries(const tape *t, const td_node *node, int32_t input)
 
 /* ---- which values matter ---------------------------------------------------------------------------------------------------- */
 
-static void mark(tape *t, const int32_t *order, int32_t loss)
+static void mark(tape *t, const int32_t *order)
 {
     const td_graph *graph = t->graph;
     for (int32_t v = 0; v < t->n_values; v++)
@@ -57,16 +56,6 @@ static void mark(tape *t, const int32_t *order, int32_t loss)
             any = any || carries(t, node, i);
         for (int32_t i = 0; i < node->n_outputs; i++)
             t->depends[node->outputs[i]] = any && is_differentiable(&graph->values[node->outputs[i]]);
-    }
-    t->reaches[loss] = true;
-    for (int32_t k = t->n_nodes - 1; k >= 0; k--) {
-        const td_node *node = &graph->nodes[order[k]];
-        bool any = false;
-        for (int32_t i = 0; i < node->n_outputs; i++)
-            any = any || t->reaches[node->outputs[i]];
-        for (int32_t i = 0; any && i < node->n_inputs; i++)
-            if (carries(t, node, i))
-                t->reaches[node->inputs[i]] = true;
     }
 }
 
@@ -275,7 +264,7 @@ static td_value loss_gradient(td_graph *graph, td_value loss, td_value seed)
 static td_status *run_tape(tape *t, td_value loss, td_value seed, const int32_t *order, int32_t *gradients)
 {
     td_graph *graph = t->graph;
-    mark(t, order, loss.id);
+    mark(t, order);
     t->gradient[loss.id] = loss_gradient(graph, loss, seed).id;
     for (int32_t k = t->n_nodes - 1; k >= 0 && !graph->failed; k--)
         TD_TRY(differentiate_node(t, order[k]));
@@ -295,7 +284,6 @@ td_status *td_graph_differentiate(td_graph *graph, td_value loss, td_value seed,
     TD_TRY_OR(status, done, td_graph_order(graph, &order));
     TD_TRY_OR(status, done, TD_NEW(gradients, t.n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(t.depends, t.n_values + 1));
-    TD_TRY_OR(status, done, TD_NEW(t.reaches, t.n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(t.head, t.n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(t.gradient, t.n_values + 1));
     memset(t.head, 0xff, (size_t)t.n_values * sizeof *t.head);
@@ -312,7 +300,6 @@ done:
     td_free(order);
     td_free(gradients);
     td_free(t.depends);
-    td_free(t.reaches);
     td_free(t.head);
     td_free(t.gradient);
     td_free(t.items);

@@ -26,17 +26,10 @@ td_status *td_graph_create(td_graph **out_graph)
     return NULL;
 }
 
-static void attr_deinit(td_attr *attr)
-{
-    td_free((void *)(uintptr_t)attr->key);
-    td_free((void *)(uintptr_t)attr->s);
-    td_free((void *)(uintptr_t)attr->ints);
-}
-
-static void node_deinit(td_node *node)
+void td_node_deinit(td_node *node)
 {
     for (int32_t i = 0; i < node->n_attrs; i++)
-        attr_deinit(&node->attrs[i]);
+        td_attr_deinit(&node->attrs[i]);
     td_free(node->attrs);
     td_free(node->inputs);
     td_free(node->outputs);
@@ -49,7 +42,7 @@ void td_graph_destroy(td_graph *graph)
     if (!graph)
         return;
     for (int64_t i = 0; i < graph->n_nodes; i++)
-        node_deinit(&graph->nodes[i]);
+        td_node_deinit(&graph->nodes[i]);
     for (int64_t i = 0; i < graph->n_values; i++) {
         td_free(graph->values[i].name);
         td_free(graph->values[i].scalars);
@@ -265,6 +258,7 @@ static td_status *add_source(td_graph *graph, td_value_info *info, const char *n
     TD_TRY(check_name(name));
     bool constants_only = info->class == TD_CLASS_PARAMETER || info->class == TD_CLASS_STATE;
     TD_TRY(check_shape(graph, name, &info->shape, constants_only));
+    TD_TRY(check_shape(graph, name, &(td_shape){.rank = 1, .dims = {info->entries}}, constants_only));
     char *full = info->class == TD_CLASS_PARAMETER ? td_format("%s%s", graph->scope, name) : td_strdup(name);
     if (!full)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for \"%s\"", name);

@@ -95,6 +95,32 @@ td_cost td_op_cost(const td_op *op, const td_kernel_call *call)
 
 /* ---- attributes --------------------------------------------------------------------------------------------------------- */
 
+td_status *td_attr_copy(td_attr *out, const td_attr *attr)
+{
+    *out = *attr;
+    out->s = NULL;
+    out->ints = NULL;
+    out->key = td_strdup(attr->key);
+    if (attr->s)
+        out->s = td_strdup(attr->s);
+    if (attr->type == TD_ATTR_INTS) {
+        int64_t *ints = td_calloc((size_t)attr->n_ints + 1, sizeof *ints);
+        if (ints && attr->n_ints)
+            memcpy(ints, attr->ints, (size_t)attr->n_ints * sizeof *ints);
+        out->ints = ints;
+    }
+    if (!out->key || (attr->s && !out->s) || (attr->type == TD_ATTR_INTS && !out->ints))
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for attribute \"%s\"", attr->key);
+    return NULL;
+}
+
+void td_attr_deinit(td_attr *attr)
+{
+    td_free((void *)(uintptr_t)attr->key);
+    td_free((void *)(uintptr_t)attr->s);
+    td_free((void *)(uintptr_t)attr->ints);
+}
+
 const td_attr *td_attr_find(const td_attr *attrs, int32_t n, const char *key)
 {
     for (int32_t i = 0; i < n; i++)

@@ -138,6 +138,11 @@ td_status *td_infer_require(const td_infer *infer, int32_t index, td_kind kind, 
 int64_t td_attr_int(const td_attr *attrs, int32_t n, const char *key, int64_t fallback);
 double td_attr_float(const td_attr *attrs, int32_t n, const char *key, double fallback);
 const char *td_attr_string(const td_attr *attrs, int32_t n, const char *key, const char *fallback);
+/* A copy that owns its key, string and list; after a failure too it can be freed. */
+td_status *td_attr_copy(td_attr *out, const td_attr *attr) TD_MUST_USE;
+void td_attr_deinit(td_attr *attr);
+/* Everything that a node owns. */
+void td_node_deinit(td_node *node);
 const td_attr *td_attr_find(const td_attr *attrs, int32_t n, const char *key);
 
 /* ---- helpers for kernels ------------------------------------------------------------------------------------------------ */

@@ -7,16 +7,7 @@
 static void drop_node(td_graph *graph, td_node *node)
 {
     td_name_map_remove(&graph->node_names, node->name);
-    for (int32_t i = 0; i < node->n_attrs; i++) {
-        td_free((void *)(uintptr_t)node->attrs[i].key);
-        td_free((void *)(uintptr_t)node->attrs[i].s);
-        td_free((void *)(uintptr_t)node->attrs[i].ints);
-    }
-    td_free(node->attrs);
-    td_free(node->inputs);
-    td_free(node->outputs);
-    td_free(node->name);
-    td_free(node->target);
+    td_node_deinit(node);
 }
 
 static td_status *compact_values(td_graph *graph, const bool *keep_value, int32_t *map)

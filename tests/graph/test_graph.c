@@ -99,6 +99,32 @@ static void test_extents_agree_and_values_of_another_graph_are_refused(void **st
     td_graph_destroy(other);
 }
 
+static void test_the_number_of_ids_is_checked_like_a_dimension(void **state)
+{
+    (void)state;
+    td_graph *graph = new_graph(), *other = new_graph();
+    td_dim foreign = td_extent(other, "n", 8);
+    (void)td_input_ragged(graph, "ids", TD_I64, td_dim_constant(4), foreign);
+    expect_error(td_graph_check(graph), TD_INVALID_ARGUMENT, "another graph");
+    td_graph_destroy(graph);
+    graph = new_graph();
+    (void)td_input_ragged(graph, "ids", TD_I64, td_dim_constant(4), td_extent(graph, "n", INT64_MAX / 2));
+    expect_error(td_graph_check(graph), TD_INVALID_ARGUMENT, "more than 2^59");
+    td_graph_destroy(graph);
+    td_graph_destroy(other);
+}
+
+static void test_dense_values_have_no_entries_whatever_the_shape_rule_left(void **state)
+{
+    (void)state;
+    td_graph *graph = new_graph(); /* no extents: nothing may be looked up in their list */
+    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(4, 1)), y = td_input(graph, "y", TD_F32, TD_SHAPE(4, 1));
+    td_tensor loss;
+    td_value_tensor(graph, td_mse(x, y).id, NULL, &loss);
+    assert_int_equal(loss.entries, 0);
+    td_graph_destroy(graph);
+}
+
 static void test_an_unknown_op_names_the_nearest(void **state)
 {
     (void)state;
@@ -195,6 +221,8 @@ int main(void)
         cmocka_unit_test(test_given_names_are_unique),
         cmocka_unit_test(test_the_first_error_waits_and_later_calls_do_nothing),
         cmocka_unit_test(test_extents_agree_and_values_of_another_graph_are_refused),
+        cmocka_unit_test(test_the_number_of_ids_is_checked_like_a_dimension),
+        cmocka_unit_test(test_dense_values_have_no_entries_whatever_the_shape_rule_left),
         cmocka_unit_test(test_an_unknown_op_names_the_nearest),
         cmocka_unit_test(test_parameters_without_a_path_to_the_loss_are_refused_unless_frozen),
         cmocka_unit_test(test_fan_out_gradients_are_summed_in_consumer_name_order),
