@@ -1,8 +1,8 @@
 /* Pass: row-level early lookup. Where steps overlap, a lookup on the host that feeds an accelerator becomes lookup_early (may
  * run before the table's update of the step before, for bags that share no row with that batch) and lookup_rest (after it).
  *
- * Only where it is exact and can gain: the ids are an input of the batch, the table is read by this lookup alone and written
- * by its fused update of the same ids; and, left to choose, the accelerators have more to do than the host, which has to find
+ * Only where it is exact and can gain: ids and weights are inputs of the batch (the early part waits for nothing of its own
+ * step: see cluster.c), the table is read by this lookup alone and written by its fused update of the same ids; and, left to choose, the accelerators have more to do than the host, which has to find
  * the shared rows on top. */
 #include <string.h>
 
@@ -64,13 +64,20 @@ static bool table_is_this_lookups_alone(const td_plan *plan, int32_t lookup)
     return updates == 1;
 }
 
+static bool is_input(const td_plan *plan, int32_t value)
+{
+    return plan->graph->values[value].class == TD_CLASS_INPUT;
+}
+
 static bool may_split(const td_plan *plan, int32_t id)
 {
     const td_node *node = &plan->graph->nodes[id];
     if (!td_op_is_lookup(node->op) || !plan->sites[plan->nodes[id].device].is_host || node->inputs[1] < 0)
         return false;
-    return plan->graph->values[node->inputs[0]].class == TD_CLASS_PARAMETER &&
-           plan->graph->values[node->inputs[1]].class == TD_CLASS_INPUT && feeds_an_accelerator(plan, node->outputs[0]) &&
+    if (node->n_inputs > 2 && node->inputs[2] >= 0 && !is_input(plan, node->inputs[2]))
+        return false;
+    return plan->graph->values[node->inputs[0]].class == TD_CLASS_PARAMETER && is_input(plan, node->inputs[1]) &&
+           feeds_an_accelerator(plan, node->outputs[0]) &&
            table_is_this_lookups_alone(plan, id);
 }
 

@@ -24,11 +24,6 @@ static bool happens_before(const td_plan *plan, int32_t a, int32_t b)
     return p->cluster == q->cluster ? p->position < q->position : td_cluster_reaches(plan, p->cluster, q->cluster);
 }
 
-static int64_t align(int64_t bytes)
-{
-    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
-}
-
 /* ---- storage ------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_made_early(const td_plan *plan, int32_t value)
@@ -47,7 +42,7 @@ static void choose_storage(td_plan *plan, int32_t value)
     if (v->storage == TD_PREVIOUS)
         return;
     td_value_bytes(plan->graph, value, NULL, v->bytes);
-    v->block_bytes = align(v->bytes[0]) + align(v->bytes[1]) + align(v->bytes[2]);
+    v->block_bytes = td_plan_align(v->bytes[0]) + td_plan_align(v->bytes[1]) + td_plan_align(v->bytes[2]);
     switch (info->class) {
     case TD_CLASS_PARAMETER:
     case TD_CLASS_STATE:
@@ -262,27 +257,25 @@ static bool may_share(const td_plan *plan, const users *u, const block *a, const
     return ends_before(plan, u, a, b) || ends_before(plan, u, b, a);
 }
 
-typedef struct interval {
-    int64_t begin, end;
-} interval;
-
-static int compare_intervals(const void *a, const void *b)
-{
-    const interval *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-/* The lowest offset whose range avoids all taken intervals. */
-static int64_t first_fit(interval *taken, int64_t n, int64_t bytes)
+/* The lowest offset at which `b` keeps off every placed block that it may not share with. `placed`: by offset. */
+static int64_t first_fit(const td_plan *plan, const users *u, const block *b, block *const *placed, int64_t n)
 {
     int64_t offset = 0;
-    qsort(taken, (size_t)n, sizeof *taken, compare_intervals);
-    for (int64_t i = 0; i < n; i++) {
-        if (taken[i].begin >= offset + bytes)
-            break;
-        offset = taken[i].end > offset ? taken[i].end : offset;
+    for (int64_t i = 0; i < n && placed[i]->offset < offset + b->bytes; i++) {
+        int64_t end = placed[i]->offset + placed[i]->bytes;
+        if (end > offset && !may_share(plan, u, b, placed[i]))
+            offset = end;
     }
     return offset;
+}
+
+/* Keeps `placed` in the order of offsets. */
+static void insert_block(block **placed, int64_t n, block *b)
+{
+    int64_t at = n;
+    for (; at > 0 && placed[at - 1]->offset > b->offset; at--)
+        placed[at] = placed[at - 1];
+    placed[at] = b;
 }
 
 static int64_t collect_blocks(const td_plan *plan, const users *u, int32_t site, block *blocks)
@@ -301,27 +294,23 @@ static int64_t collect_blocks(const td_plan *plan, const users *u, int32_t site,
 
 static td_status *place_blocks(td_plan *plan, const users *u, int32_t site)
 {
-    block *blocks = NULL;
-    interval *taken = NULL;
+    block *blocks = NULL, **placed = NULL;
     td_status *status = NULL;
     int64_t end = 0;
     TD_TRY_OR(status, done, TD_NEW(blocks, plan->graph->n_values + 1));
-    TD_TRY_OR(status, done, TD_NEW(taken, plan->graph->n_values + 1));
+    TD_TRY_OR(status, done, TD_NEW(placed, plan->graph->n_values + 1));
     int64_t n = collect_blocks(plan, u, site, blocks);
     qsort(blocks, (size_t)n, sizeof *blocks, compare_blocks);
     for (int64_t i = 0; i < n; i++) {
-        int64_t n_taken = 0;
-        for (int64_t k = 0; k < i; k++)
-            if (!may_share(plan, u, &blocks[i], &blocks[k]))
-                taken[n_taken++] = (interval){blocks[k].offset, blocks[k].offset + blocks[k].bytes};
-        blocks[i].offset = first_fit(taken, n_taken, blocks[i].bytes);
+        blocks[i].offset = first_fit(plan, u, &blocks[i], placed, i);
+        insert_block(placed, i, &blocks[i]);
         plan->values[blocks[i].value].offset = blocks[i].offset;
         end = blocks[i].offset + blocks[i].bytes > end ? blocks[i].offset + blocks[i].bytes : end;
     }
     plan->arenas[site].bytes = end;
 done:
     td_free(blocks);
-    td_free(taken);
+    td_free(placed);
     return status;
 }
 
@@ -348,6 +337,18 @@ static td_status *verify(const td_plan *plan, const users *u)
     return NULL;
 }
 
+/* No sum of the blocks of a plan, the store's included, may leave 64 bits: a wrapped one would seem to fit. */
+static td_status *check_total(const td_plan *plan)
+{
+    int64_t total = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        for (int32_t copies = plan->values[v].doubled ? 2 : 1; copies > 0; copies--)
+            if (!td_add_checked(total, plan->values[v].block_bytes, &total))
+                return TD_ERROR(TD_DOES_NOT_FIT, "does not fit: the values up to \"%s\" take more than 2^63 bytes together",
+                                plan->graph->values[v].name);
+    return NULL;
+}
+
 static bool uses_several_lanes(const td_plan *plan)
 {
     for (int32_t c = 1; c < plan->n_clusters; c++)
@@ -366,6 +367,7 @@ td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
         choose_storage(plan, v);
     choose_views(plan);
     double_outputs(plan);
+    TD_TRY_OR(status, done, check_total(plan));
     TD_TRY_OR(status, done, find_users(plan, &u));
     TD_TRY_OR(status, done, choose_in_place(plan, &u));
     TD_TRY_OR(status, done, find_users(plan, &u));

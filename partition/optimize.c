@@ -122,7 +122,7 @@ static td_status *mark_needed(const td_plan *plan, const bool *replaced, bool *k
 
 static void renumber(td_plan *plan, const int32_t *map)
 {
-    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random, &plan->update_flag};
+    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
     for (int32_t i = 0; i < plan->n_outputs; i++)

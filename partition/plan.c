@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "partition/describe.h"
 
@@ -16,13 +16,6 @@ static const td_pass passes[] = {
 #undef TD_PASS
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------- */
 
@@ -48,10 +41,8 @@ void td_plan_release(td_plan *plan)
         td_free(plan->nodes[i].cause);
     for (int32_t i = 0; plan->clusters && i < plan->n_clusters; i++)
         cluster_deinit(&plan->clusters[i]);
-    for (int32_t i = 0; i < plan->n_groups; i++) {
+    for (int32_t i = 0; i < plan->n_groups; i++)
         td_free(plan->groups[i].match);
-        td_free(plan->groups[i].cause);
-    }
     for (int32_t i = 0; plan->dumps && i < N_PASSES; i++)
         td_free(plan->dumps[i]);
     td_free(plan->dumps);
@@ -104,7 +95,7 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->host = request->host_site;
     plan->standard = request->default_site;
     plan->loss = request->loss;
-    plan->seed = plan->random = plan->update_flag = plan->sample_extent = -1;
+    plan->seed = plan->random = plan->sample_extent = -1;
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;
     TD_TRY(TD_NEW(plan->sites, n_sites));
@@ -135,7 +126,7 @@ static td_status *run_passes(td_plan *plan, const td_plan_request *request)
 td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request,
                          void *owner, void (*owner_release)(void *owner), td_plan **out_plan)
 {
-    double begin = seconds_now();
+    int64_t begin = td_clock_ns();
     *out_plan = NULL;
     td_plan *plan = td_calloc(1, sizeof *plan);
     if (!plan) {
@@ -154,7 +145,7 @@ td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_s
         td_plan_release(plan);
         return status;
     }
-    plan->plan_s = seconds_now() - begin;
+    plan->plan_s = 1e-9 * (double)(td_clock_ns() - begin);
     *out_plan = plan;
     return NULL;
 }
@@ -270,13 +261,19 @@ int32_t td_plan_root(const td_plan *plan, int32_t value)
     return value;
 }
 
+/* Of both parities. */
+static int64_t bytes_of(const td_plan_value *value)
+{
+    return value->block_bytes * (value->doubled ? 2 : 1);
+}
+
 bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b)
 {
     const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
     if (a == b)
         return true;
     return x->storage == TD_ARENA && y->storage == TD_ARENA && x->device == y->device &&
-           x->offset < y->offset + y->block_bytes && y->offset < x->offset + x->block_bytes;
+           x->offset < y->offset + bytes_of(y) && y->offset < x->offset + bytes_of(x);
 }
 
 bool td_op_is_lookup(const td_op *op)

@@ -56,7 +56,6 @@ typedef struct td_plan_node {
     double seconds; /* estimated */
     double rank;    /* seconds to the end of the step along the longest path, itself included */
     size_t scratch_bytes;
-    int64_t scratch_offset;
 } td_plan_node;
 
 typedef struct td_cluster {
@@ -73,7 +72,7 @@ typedef struct td_cluster {
 
 /* One optimizer group as resolved for this plan. */
 typedef struct td_plan_group {
-    char *match, *cause;
+    char *match;
     const td_rule *rule; /* NULL: frozen */
     td_optimizer settings;
     int32_t coefficients; /* its scalar value, -1 if no parameter uses it */
@@ -107,7 +106,7 @@ struct td_plan {
 
     bool training;
     uint64_t random_seed;
-    int32_t loss, seed, random, update_flag; /* values; -1: none */
+    int32_t loss, seed, random; /* values; -1: none */
     int32_t sample_extent;      /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
     int32_t *gradients;          /* during building: gradient value of each value, or -1 */
@@ -159,6 +158,11 @@ td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int
                             size_t reason_bytes) TD_MUST_USE;
 /* Estimated seconds of a call on a site. */
 double td_plan_estimate(const td_plan_site *site, const td_cost *cost);
+/* The next multiple of TD_ALIGNMENT: what a buffer takes in an arena. */
+static inline int64_t td_plan_align(int64_t bytes)
+{
+    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
+}
 bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
 /* The value whose memory this one uses. */
 int32_t td_plan_root(const td_plan *plan, int32_t value);

@@ -5,11 +5,6 @@
 #include "base/memory.h"
 #include "partition/plan.h"
 
-static int64_t align(int64_t bytes)
-{
-    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
-}
-
 static td_status *ask_scratch(td_plan *plan, int32_t id)
 {
     const td_node *node = &plan->graph->nodes[id];
@@ -54,11 +49,11 @@ static td_status *add_scratch(td_plan *plan)
     }
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         td_plan_arena *arena = &plan->arenas[plan->nodes[n].device];
-        int64_t bytes = align((int64_t)plan->nodes[n].scratch_bytes);
+        int64_t bytes = td_plan_align((int64_t)plan->nodes[n].scratch_bytes);
         arena->scratch_bytes = bytes > arena->scratch_bytes ? bytes : arena->scratch_bytes;
     }
     for (int32_t s = 0; s < plan->n_sites; s++)
-        plan->arenas[s].bytes = align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
+        plan->arenas[s].bytes = td_plan_align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
     return NULL;
 }
 

@@ -6,11 +6,6 @@
 #include "base/memory.h"
 #include "runtime/session.h"
 
-static int64_t align(int64_t bytes)
-{
-    return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
-}
-
 void *td_session_address(const td_session *session, int32_t value, int32_t parity, int32_t buffer)
 {
     const td_plan *plan = session->plan;
@@ -28,9 +23,9 @@ void *td_session_address(const td_session *session, int32_t value, int32_t parit
     }
     int64_t offset = v->offset + (v->doubled ? parity * v->block_bytes : 0);
     if (buffer > 0)
-        offset += align(v->bytes[0]);
+        offset += td_plan_align(v->bytes[0]);
     if (buffer > 1)
-        offset += align(v->bytes[1]);
+        offset += td_plan_align(v->bytes[1]);
     return (void *)((uintptr_t)session->arenas[v->device] + (uintptr_t)offset);
 }
 
@@ -124,22 +119,23 @@ static td_status *concatenate(td_session *session, const td_cluster *cluster, td
     return NULL;
 }
 
-static td_status *bind_delegate(td_session *session, const td_cluster *cluster, td_instruction *in)
-{
-    size_t scratch = 0;
-    in->node = session->plan->sequence[cluster->first];
-    TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
-    if (!in->kernel)
-        return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now", cluster->name);
-    return concatenate(session, cluster, in);
-}
-
 static bool has_update(const td_plan *plan, const td_cluster *cluster)
 {
     for (int32_t i = 0; i < cluster->n; i++)
         if (plan->graph->nodes[plan->sequence[cluster->first + i]].phase == TD_UPDATE)
             return true;
     return false;
+}
+
+static td_status *bind_delegate(td_session *session, const td_cluster *cluster, td_instruction *in)
+{
+    size_t scratch = 0;
+    in->node = session->plan->sequence[cluster->first];
+    in->updates = has_update(session->plan, cluster);
+    TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
+    if (!in->kernel)
+        return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now", cluster->name);
+    return concatenate(session, cluster, in);
 }
 
 static td_status *bind_cluster(td_session *session, int32_t index)

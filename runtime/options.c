@@ -90,6 +90,11 @@ void td_add_device(td_train_options *options, const char *name, const char *what
 
 void td_default_device(td_train_options *options, const char *name)
 {
+    if (options->machine) {
+        fail(options, TD_ERROR(TD_INVALID_ARGUMENT, "default device \"%s\" comes too late: a plan was made with these options",
+                               name ? name : "(the first accelerator)"));
+        return;
+    }
     td_free(options->default_device);
     td_status *status = copy_text(name, &options->default_device);
     if (status)

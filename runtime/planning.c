@@ -102,7 +102,6 @@ static td_status *advise(td_status *refusal, td_graph *graph, const td_plan_requ
         return refusal;
     td_train_options options = *request->options;
     options.offload_embedding = true;
-    options.placements = (td_option_list){0};
     td_plan_request other = *request;
     other.options = &options;
     td_status *status = td_graph_clone(graph, &copy);

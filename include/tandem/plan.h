@@ -62,7 +62,8 @@ void td_train_options_deinit(td_train_options *options);
 /* Adds a device. `what`: "backend" or "backend:key=value,..."; NULL: the backend called like the device. The host ("cpu") is
  * always there; naming it gives it options ("cpu:cores=2,lanes=1,gemm=tiles"). A backend may be a path to a .so. */
 void td_add_device(td_train_options *options, const char *name, const char *what);
-/* Where ops without a target, rule or other cause go; the first accelerator, or the host when there is none. */
+/* Where ops without a target, rule or other cause go (NULL: the first accelerator, or the host when there is none). Like
+ * td_add_device it must come before the first plan. */
 void td_default_device(td_train_options *options, const char *name);
 /* A placement rule: ops and parameters whose names match the pattern run and live on `target`. The first match counts.
  * `cause` (NULL: made from the pattern) is what explanations say. */
@@ -100,8 +101,8 @@ typedef struct td_plan_device_summary {
 } td_plan_device_summary;
 td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);
 
-/* Bytes that one step of these actual extents copies in each direction (contract c). `samples` is the batch extent's size;
- * other extents are given by name in td_session; here all others are at capacity. */
+/* Bytes that one step copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
+ * plan's graph; NULL: all at capacity. */
 void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host);
 
 /* All facts as JSON (stable names: see docs/plan.md), Graphviz text, why an op is where it is, the state after a pass. Text is

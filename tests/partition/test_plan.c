@@ -155,6 +155,37 @@ static void test_no_advice_is_given_where_it_would_not_help(void **state)
     model_end(&m);
 }
 
+/* A rule outranks offload.embedding: advising the latter would send the user in a circle. */
+static void test_no_advice_is_given_where_a_rule_stands_in_its_way(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=1MiB");
+    td_place(&m.options, "table*", "accel");
+    td_status *status = model_plan(&m, td_linear(model_lookup(&m, 100000, 4, false), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    assert_null(strstr(td_status_message(status), "try:"));
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+/* Four tables of 2^60 bytes and their state: 2^63 in all, which as a signed sum is negative and would fit anywhere. */
+static void test_sizes_beyond_64_bits_do_not_fit(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_value ids = td_input(m.graph, "ids", TD_I64, TD_SHAPE(td_extent(m.graph, "B", 8))), vectors[4];
+    for (int i = 0; i < 4; i++) {
+        char name[] = {'t', (char)('0' + i), '\0'};
+        td_value table = td_parameter(m.graph, name, TD_F32, TD_SHAPE((int64_t)1 << 56, 4), td_init_uniform(0.1));
+        vectors[i] = td_embedding(table, ids, (td_embedding_options){0});
+    }
+    td_status *status = model_plan(&m, td_linear(td_name(td_concat(4, vectors, 1), "all"), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    td_status_destroy(status);
+    model_end(&m);
+}
+
 static void test_memory_is_shared_by_values_that_are_never_in_use_at_once(void **state)
 {
     (void)state;
@@ -217,6 +248,42 @@ static void test_equal_graph_and_options_give_the_same_plan_and_others_another(v
 
 /* ---- asking ------------------------------------------------------------------------------------------------------------------------------- */
 
+static void test_devices_come_before_the_first_plan(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=1MiB");
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    td_plan *late = NULL;
+    td_default_device(&m.options, "cpu");
+    td_status *status = td_plan_train(m.graph, m.loss, &m.options, &late);
+    assert_int_equal(td_status_code(status), TD_INVALID_ARGUMENT);
+    assert_contains(td_status_message(status), "default device \"cpu\" comes too late");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+/* Weights that the step itself computes: the early part would wait for the cluster that waits for it. */
+static void test_a_lookup_with_weights_made_by_an_op_is_not_split(void **state)
+{
+    (void)state;
+    for (int made = 0; made < 2; made++) {
+        model m = model_begin(4);
+        td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+        td_place(&m.options, "table*", "cpu");
+        m.options.early_lookup = TD_ON;
+        td_dim batch = td_extent(m.graph, "B", 8), n = td_extent(m.graph, "n", 32);
+        td_value table = td_parameter(m.graph, "table.weight", TD_F32, TD_SHAPE(100, 4), td_init_uniform(0.1));
+        td_value ids = td_input_ragged(m.graph, "ids", TD_I64, batch, n), weights = td_input(m.graph, "w", TD_F32, TD_SHAPE(n));
+        if (made)
+            weights = td_target(td_name(td_scale(weights, 2), "halves"), "cpu");
+        td_value bags = td_embedding_bag_with(table, ids, (td_embedding_options){.pooling = TD_SUM, .weights = weights});
+        assert_ok(model_plan(&m, td_linear(bags, 1, "top")));
+        assert_int_equal(m.plan->early_lookup, !made);
+        model_end(&m);
+    }
+}
+
 static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void **state)
 {
     (void)state;
@@ -260,9 +327,13 @@ int main(void)
         cmocka_unit_test(test_who_reads_a_view_of_a_parameter_runs_before_its_update),
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what_to_try),
         cmocka_unit_test(test_no_advice_is_given_where_it_would_not_help),
+        cmocka_unit_test(test_no_advice_is_given_where_a_rule_stands_in_its_way),
+        cmocka_unit_test(test_sizes_beyond_64_bits_do_not_fit),
         cmocka_unit_test(test_memory_is_shared_by_values_that_are_never_in_use_at_once),
         cmocka_unit_test(test_outputs_of_overlapping_steps_have_memory_of_their_own),
         cmocka_unit_test(test_equal_graph_and_options_give_the_same_plan_and_others_another),
+        cmocka_unit_test(test_devices_come_before_the_first_plan),
+        cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
         cmocka_unit_test(test_an_unknown_pass_is_refused_with_the_list_of_passes),
     };
