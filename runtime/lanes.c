@@ -2,17 +2,15 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/memory.h"
 #include "runtime/session.h"
 
 double td_session_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return 1e-9 * (double)td_clock_ns();
 }
 
 /* ---- who is at work ----------------------------------------------------------------------------------------------------------- */

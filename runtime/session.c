@@ -278,14 +278,15 @@ td_status *td_session_run(td_session *session, td_source *source, int64_t steps,
 
 td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report)
 {
+    *out_report = (td_step_report){0};
     TD_TRY(begin_run(session));
     double begin = td_session_now();
     td_step_slot *slot = slot_of(session, session->admitted + 1);
-    *out_report = (td_step_report){0};
     slot->step = session->admitted + 1;
     slot->batch = *batch;
     slot->source = NULL;
     slot->has_batch = true;
+    slot->wait_data_s = 0;
     td_status *status = admit(session, slot);
     bool done = false;
     if (!status)

@@ -6,7 +6,8 @@
  * completions of s already count down the clusters of s + 1.
  *
  * A lane group is a device's compute queues, or one copy direction. Its threads take the ready cluster of the oldest step
- * and the highest rank. Per op there is no lock and no allocation of ours; per cluster there is one short lock. */
+ * and the highest rank. Per op there is no lock and no allocation of ours; per cluster a few short locks (its group's heap,
+ * the timeline). */
 #ifndef TANDEM_RUNTIME_SESSION_H
 #define TANDEM_RUNTIME_SESSION_H
 
@@ -44,7 +45,6 @@ typedef struct td_step_slot {
     atomic_int *waiting;       /* of each cluster: predecessors left */
     atomic_int clusters_left;
     atomic_bool updating;      /* something that writes state has begun */
-    int64_t extents_stamp;     /* what its parity's arguments are made for is in td_session.parity_extents */
     int64_t to_device_bytes, to_host_bytes;
     double begin_s, wait_data_s;
 } td_step_slot;
@@ -93,7 +93,7 @@ struct td_session {
     td_bound_cluster *clusters;
     void **numbers[TD_PARITIES];      /* per value: host numbers of a scalar */
     double **scalars;                 /* per value: what the caller set, or NULL */
-    int64_t *parity_extents[TD_PARITIES];
+    int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t *extents; /* of the step being admitted */
     int32_t *store_entries;           /* per value: its entry, or -1 */
     td_lane_group *groups;
@@ -104,7 +104,7 @@ struct td_session {
 
     td_step_slot slots[TD_STEP_SLOTS];
     int64_t admitted, completed;      /* steps over the session's life */
-    pthread_mutex_t mutex;            /* of the three below */
+    pthread_mutex_t mutex;            /* of step_done, error and failed_step */
     pthread_cond_t step_done;
     td_status *error;
     int64_t failed_step;              /* 0: none; steps from this one on do no work */

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "backends/emulated/ring.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum {
@@ -77,17 +78,10 @@ static bool is_affected(td_queue *queue)
 
 /* ---- the queue's thread ---------------------------------------------------------------------------------------------------- */
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void sleep_until(int64_t deadline_ns)
 {
     struct timespec deadline = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
-    while (now_ns() < deadline_ns)
+    while (td_clock_ns() < deadline_ns)
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL);
 }
 
@@ -130,7 +124,7 @@ static void carry_out_kernel(td_queue *queue, const command *run)
 static void carry_out_wait(td_queue *queue, const command *wait)
 {
     td_event_wait_for(wait->event, wait->record);
-    queue->waited_until_ns = now_ns();
+    queue->waited_until_ns = td_clock_ns();
     uint32_t failure = atomic_load(&wait->event->failure);
     if (failure > queue->failure)
         queue->failure = failure;
@@ -232,7 +226,7 @@ td_status *td_emulated_copy_to_device(td_queue *queue, void *device_memory, cons
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_HOST));
     submit(queue, &(command){.kind = COPY_TO_DEVICE,
-                             .submitted_ns = now_ns(),
+                             .submitted_ns = td_clock_ns(),
                              .bytes = bytes,
                              .source = host_memory,
                              .destination = td_emulated_flip(device_memory)});
@@ -243,7 +237,7 @@ td_status *td_emulated_copy_to_host(td_queue *queue, void *host_memory, const vo
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_DEVICE));
     submit(queue, &(command){.kind = COPY_TO_HOST,
-                             .submitted_ns = now_ns(),
+                             .submitted_ns = td_clock_ns(),
                              .bytes = bytes,
                              .destination = host_memory,
                              .source = td_emulated_flip(device_memory)});

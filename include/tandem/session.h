@@ -72,7 +72,8 @@ typedef bool (*td_on_step)(void *context, const td_step_report *report);
 
 td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_session) TD_MUST_USE;
 void td_session_destroy(td_session *session);
-/* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop.
+/* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop;
+ * a step in flight by then still ends, and is reported to on_step.
  * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
  * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. */
 td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step, void *context) TD_MUST_USE;
