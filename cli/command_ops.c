@@ -154,6 +154,9 @@ static td_status *run(const td_arguments *arguments)
         return print_all_json(arguments->out);
     if (!arguments->n_words)
         return print_all(td_argument_flag(arguments, "--all"), arguments->out);
+    if (td_argument_flag(arguments, "--json"))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "ops: about one op there is text only, no --json"),
+                              "tandem ops --json has all of them");
     const td_op *op = td_op_find(arguments->words[0]);
     if (!op)
         return unknown_op(arguments->words[0]);

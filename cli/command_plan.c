@@ -74,9 +74,14 @@ static td_status *show(const td_arguments *arguments, const td_setup *setup, con
 
 static td_status *run(const td_arguments *arguments)
 {
+    static const char *const texts[] = {"--explain", "--dump"};
     td_config *config = NULL;
     td_setup setup;
     td_plan *plan = NULL;
+    for (size_t i = 0; td_argument_flag(arguments, "--json") && i < sizeof texts / sizeof *texts; i++)
+        if (td_argument(arguments, texts[i]))
+            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "plan: %s is text; it has no --json", texts[i]),
+                                  "plan --json has each op with its device and the reason");
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {

@@ -1,6 +1,7 @@
 /* tandem train: trains what a configuration says, and leaves a folder with summary.json, run.json and checkpoints. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -22,6 +23,7 @@ typedef struct job {
     char *run, *checkpoints;
     char *single_name;
     int64_t single_bytes;
+    int lock; /* of the run's folder; -1: none */
     bool resumed;
 } job;
 
@@ -47,6 +49,8 @@ static td_status *load_newest(job *j)
 {
     char *path = NULL;
     TD_TRY(td_checkpoint_newest(j->checkpoints, &path));
+    if (!path && td_run_is_open(j->run))
+        return NULL; /* it was stopped before its first checkpoint: from the beginning */
     if (!path)
         return TD_ERROR(TD_INVALID_ARGUMENT, "--resume: %s holds no checkpoint", j->checkpoints);
     td_status *status = td_store_load(j->training.store, path, &j->training.position);
@@ -64,7 +68,27 @@ static td_status *choose_folders(job *j)
     TD_TRY(td_section_path(j->setup.root, "checkpoint.directory", &j->checkpoints));
     if (!j->checkpoints)
         j->checkpoints = td_format("%s/checkpoints", j->run);
-    return j->checkpoints ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    if (!j->checkpoints)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    TD_TRY(td_run_lock(j->run, &j->lock));
+    if (td_section_int(j->setup.root, "checkpoint.keep") <= 0)
+        return NULL;
+    j->training.checkpoints = j->checkpoints;
+    return td_checkpoint_prepare(j->checkpoints);
+}
+
+/* Whatever the options, a run without a step is a mistake. */
+static td_status *check_steps(const job *j)
+{
+    if (j->setup.steps > 0)
+        return NULL;
+    int64_t rows = td_dataset_schema(j->setup.dataset)->train_rows;
+    if (!rows)
+        return TD_SECTION_ERROR(j->setup.root, "data", "there is no row to train on");
+    return td_status_help(TD_SECTION_ERROR(j->setup.root, "data.drop_remainder",
+                                           "%lld rows make no batch of %lld, and short batches are left out",
+                                           (long long)rows, (long long)j->setup.batch),
+                          "try: data.batch: %lld, or data.drop_remainder: false", (long long)rows);
 }
 
 static td_status *write_json(const char *folder, const char *name, json_t *json)
@@ -142,21 +166,39 @@ static void set_progress(job *j)
     progress->every = td_section_int(j->setup.root, "train.log_every");
 }
 
+/* A resumed run that had ended already, and is to be no longer now. */
+static bool ended_before(const job *j)
+{
+    return j->resumed && td_store_steps(j->training.store) >= j->setup.steps && !td_run_is_open(j->run);
+}
+
+/* run.json; a summary of what is now to be longer goes. */
+static td_status *begin_files(job *j)
+{
+    char *path = td_format("%s/summary.json", j->run);
+    if (!path)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    remove(path);
+    td_free(path);
+    return write_lineage(j);
+}
+
 static td_status *prepare(job *j)
 {
     TD_TRY(td_setup_open(j->config, &j->setup));
     if (!j->setup.dataset)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");
     j->training.setup = &j->setup;
+    TD_TRY(check_steps(j));
     TD_TRY(watch(j));
     TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
     TD_TRY(choose_folders(j));
-    j->training.checkpoints = td_section_int(j->setup.root, "checkpoint.keep") > 0 ? j->checkpoints : NULL;
     if (j->resumed)
         TD_TRY(load_newest(j));
-    TD_TRY(write_lineage(j));
+    if (!ended_before(j))
+        TD_TRY(begin_files(j));
     set_progress(j);
     return NULL;
 }
@@ -185,8 +227,30 @@ static double generator_auc(const job *j)
     return auc;
 }
 
+/* Its summary stays as it is. */
+static td_status *repeat_report(const job *j)
+{
+    if (j->talk)
+        fprintf(j->talk, "%s ended after step %lld; train.epochs or train.steps makes it longer\n", j->run,
+                (long long)td_store_steps(j->training.store));
+    if (!td_argument_flag(j->arguments, "--json"))
+        return NULL;
+    char *path = td_format("%s/summary.json", j->run);
+    json_t *json = path ? json_load_file(path, 0, NULL) : NULL;
+    td_free(path);
+    if (!json)
+        return TD_ERROR(TD_IO, "%s/summary.json: cannot be read", j->run);
+    td_status *status = td_json_print(json, j->arguments->out);
+    json_decref(json);
+    return status;
+}
+
 static td_status *report(job *j)
 {
+    if (!isfinite(j->training.loss))
+        return td_status_help(TD_ERROR(TD_INTERNAL, "training diverged: the loss of step %lld is not a number",
+                                       (long long)j->training.steps),
+                              "try: a smaller optimizer[].lr, or data.transform for inputs of great size");
     TD_TRY(td_evaluate(&j->setup, j->training.store, TD_PART_TEST, &j->evaluation));
     measure_single(j);
     td_summary summary = {.training = &j->training,
@@ -210,6 +274,8 @@ static td_status *report(job *j)
 static td_status *train(job *j)
 {
     TD_TRY(prepare(j));
+    if (ended_before(j))
+        return repeat_report(j);
     if (j->talk) {
         print_notes(j);
         print_start(j);
@@ -235,7 +301,7 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_log_level level = TD_LOG_INFO;
     td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
-    job j = {.arguments = arguments, .config = config, .resumed = td_argument_flag(arguments, "--resume")};
+    job j = {.arguments = arguments, .config = config, .lock = -1, .resumed = td_argument_flag(arguments, "--resume")};
     j.setup.options = td_train_defaults();
     if (level <= TD_LOG_INFO)
         j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
@@ -247,6 +313,8 @@ static td_status *run(const td_arguments *arguments)
     td_free(j.run);
     td_free(j.checkpoints);
     td_free(j.single_name);
+    if (j.lock >= 0)
+        close(j.lock);
     td_config_destroy(config);
     return status;
 }

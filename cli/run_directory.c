@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,6 +142,24 @@ td_status *td_run_find(const char *name, const char *wanted, char **out_path)
     return *out_path ? NULL : no_memory();
 }
 
+bool td_run_is_open(const char *run)
+{
+    return has_file(run, "run.json") && !has_file(run, "summary.json");
+}
+
+td_status *td_run_lock(const char *run, int *out_lock)
+{
+    *out_lock = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out_lock < 0)
+        return system_error(run);
+    if (!flock(*out_lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+        return NULL;
+    close(*out_lock);
+    *out_lock = -1;
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--run %s: another process is training into it", run),
+                          "wait for it, or name another folder");
+}
+
 /* ---- checkpoints --------------------------------------------------------------------------------------------------------- */
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *ftw)
@@ -217,6 +237,26 @@ td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data
         *out_path = final;
     else
         td_free(final);
+    return status;
+}
+
+td_status *td_checkpoint_prepare(const char *folder)
+{
+    TD_TRY(make_folders(folder));
+    if (access(folder, W_OK))
+        return system_error(folder);
+    DIR *entries = opendir(folder);
+    td_status *status = NULL;
+    for (struct dirent *entry; entries && !status && (entry = readdir(entries));) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (strncmp(entry->d_name, "step-", 5) || !end || strcmp(end, ".partial"))
+            continue;
+        char *path = td_format("%s/%s", folder, entry->d_name);
+        status = path ? remove_folder(path) : no_memory();
+        td_free(path);
+    }
+    if (entries)
+        closedir(entries);
     return status;
 }
 

@@ -13,6 +13,14 @@ td_status *td_run_create(const char *name, const char *wanted, char **out_path) 
 /* The folder to go on with: `wanted`, or the newest of that name that has a checkpoint. An error when there is none. */
 td_status *td_run_find(const char *name, const char *wanted, char **out_path) TD_MUST_USE;
 
+/* True when the run was begun and has not ended: it has run.json and no summary.json. */
+bool td_run_is_open(const char *run);
+/* Keeps other processes from training into the folder until this one ends or closes *out_lock (-1: nothing is held; where
+ * folders cannot be locked, none is). An error when another process holds it. */
+td_status *td_run_lock(const char *run, int *out_lock) TD_MUST_USE;
+
+/* Makes the folder for checkpoints and takes away what an earlier process left half-written there. */
+td_status *td_checkpoint_prepare(const char *folder) TD_MUST_USE;
 /* Saves the store as <folder>/step-<updates>, complete or not at all, and then removes all but the newest `keep`.
  * *out_path (may be NULL): the checkpoint. The folder is made. */
 td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,

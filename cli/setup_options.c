@@ -88,6 +88,11 @@ static td_status *check_names(td_section root)
         if (!strcasecmp(name, "device"))
             return TD_SECTION_ERROR(device, "name",
                                     "DEVICE always means the default accelerator; call the device otherwise");
+        if (!name[0])
+            return TD_SECTION_ERROR(device, "name", "a device needs a name: placement and reports call it so");
+        if (is_host(name) && !is_host(backend_of(device)))
+            return TD_SECTION_ERROR(device, "name", "%s always means the host; call the %s device otherwise", name,
+                                    backend_of(device));
         for (int32_t j = 0; j < i; j++)
             if (!strcasecmp(name, td_section_string(td_section_item(root, "devices", j), "name")))
                 return TD_SECTION_ERROR(device, "name", "two devices are called \"%s\"", name);

@@ -1,11 +1,13 @@
 /* tandem train, eval, plan and bench from the outside, on a small generated click log in a folder of their own: files and their
  * names, resuming, refusals, signals. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -275,6 +277,35 @@ static void test_a_graph_from_a_file_trains_like_the_model_that_it_was(void **st
     assert_non_null(strstr(errors, "tandem: bad.tdg:1:"));
 }
 
+static void test_a_run_that_ended_is_left_as_it_is_when_resumed(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "ended", "--set", "train.steps=8");
+    json_t *before = load("ended/summary.json");
+    SUCCEED("train", "x.yaml", "--run", "ended", "--resume", "--set", "train.steps=8");
+    assert_string_equal(out, "ended ended after step 8; train.epochs or train.steps makes it longer\n");
+    json_t *after = load("ended/summary.json");
+    assert_true(json_equal(before, after));
+    json_decref(before);
+    json_decref(after);
+    SUCCEED("train", "x.yaml", "--run", "ended", "--resume", "--set", "train.steps=8", "--json");
+    json_t *json = json_loads(out, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(json, "steps")), 8);
+    json_decref(json);
+}
+
+static void test_a_run_that_was_stopped_before_its_first_checkpoint_begins_again(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "eight", "--set", "train.steps=8");
+    SUCCEED("train", "x.yaml", "--run", "killed", "--set", "train.steps=8");
+    remove("killed/summary.json");
+    assert_int_equal(system("rm -r killed/checkpoints/*; mkdir killed/checkpoints/step-000000003.partial"), 0);
+    SUCCEED("train", "x.yaml", "--run", "killed", "--resume", "--set", "train.steps=8");
+    expect_same_parameters("eight/summary.json", "killed/summary.json");
+    assert_int_not_equal(access("killed/checkpoints/step-000000003.partial", F_OK), 0);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------------------------------------ */
 
 static void test_what_does_not_fit_exits_with_3_and_leaves_nothing(void **state)
@@ -297,6 +328,63 @@ static void test_mistakes_in_groups_and_devices_name_their_place(void **state)
     assert_int_equal(RUN("train", "x.yaml", "--set", "placement.default=gpu"), 2);
     assert_int_equal(RUN("train", "x.yaml", "--set", "optimizer[0].name=lazy_adm"), 2);
     assert_int_equal(RUN("train", "x.yaml", "--watch", "top.7"), 2);
+}
+
+static void test_a_run_without_a_step_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "stepless", "--set", "data.train_rows=63", "--set",
+                         "data.drop_remainder=true", "--set", "optimizer=[{name: adam, lr: 1e-3}]"),
+                     2);
+    assert_non_null(
+        strstr(errors, "63 rows make no batch of 64, and short batches are left out\n  try: data.batch: 63"));
+    assert_int_not_equal(access("stepless", F_OK), 0);
+}
+
+static void test_names_of_devices_mean_one_thing(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("plan", "x.yaml", "--set", "devices=[{name: \"\", backend: emulated}]"), 2);
+    assert_non_null(strstr(errors, "a device needs a name"));
+    assert_int_equal(RUN("plan", "x.yaml", "--set", "devices=[{name: CPU, backend: emulated}]"), 2);
+    assert_non_null(strstr(errors, "CPU always means the host; call the emulated device otherwise"));
+}
+
+static void test_checkpoints_that_cannot_be_written_are_refused_before_the_first_step(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "nowhere", "--set", "checkpoint.directory=/dev/null/x"), 1);
+    assert_string_equal(errors, "tandem: /dev/null/x: Not a directory\n");
+    assert_string_equal(out, "");
+}
+
+static void test_a_run_belongs_to_one_process(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("held", 0777), 0);
+    int holder = open("held", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(holder, LOCK_EX), 0);
+    assert_int_equal(RUN("train", "x.yaml", "--run", "held"), 2);
+    assert_non_null(strstr(errors, "tandem: --run held: another process is training into it\n"));
+    close(holder);
+    SUCCEED("train", "x.yaml", "--run", "held", "--set", "train.steps=8");
+}
+
+static void test_a_loss_that_is_no_number_is_an_error_of_one_line_and_a_remedy(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "diverged", "--set", "optimizer=[{name: sgd, lr: 1e6}]"), 1);
+    assert_non_null(strstr(errors, "tandem: training diverged: the loss of step 32 is not a number\n  try: "));
+    assert_int_not_equal(access("diverged/summary.json", F_OK), 0);
+}
+
+static void test_text_has_no_json(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("plan", "x.yaml", "--explain", "loss", "--json"), 2);
+    assert_int_equal(RUN("plan", "x.yaml", "--dump", "place", "--json"), 2);
+    assert_int_equal(RUN("ops", "linear", "--json"), 2);
+    assert_string_equal(out, "");
 }
 
 /* ---- signals ------------------------------------------------------------------------------------------------------------------- */
@@ -397,6 +485,14 @@ int main(void)
         cmocka_unit_test(test_a_graph_from_a_file_trains_like_the_model_that_it_was),
         cmocka_unit_test(test_what_does_not_fit_exits_with_3_and_leaves_nothing),
         cmocka_unit_test(test_mistakes_in_groups_and_devices_name_their_place),
+        cmocka_unit_test(test_a_run_that_ended_is_left_as_it_is_when_resumed),
+        cmocka_unit_test(test_a_run_that_was_stopped_before_its_first_checkpoint_begins_again),
+        cmocka_unit_test(test_a_run_without_a_step_is_refused),
+        cmocka_unit_test(test_names_of_devices_mean_one_thing),
+        cmocka_unit_test(test_checkpoints_that_cannot_be_written_are_refused_before_the_first_step),
+        cmocka_unit_test(test_a_run_belongs_to_one_process),
+        cmocka_unit_test(test_a_loss_that_is_no_number_is_an_error_of_one_line_and_a_remedy),
+        cmocka_unit_test(test_text_has_no_json),
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
         cmocka_unit_test(test_plan_shows_what_and_why),
         cmocka_unit_test(test_bench_finds_both_sides_equal),
