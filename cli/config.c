@@ -241,7 +241,8 @@ td_status *td_section_error(const char *file, int line, td_section section, cons
     char *message = td_vformat(format, arguments);
     va_end(arguments);
     const td_config_node *node = at(section, key);
-    td_status *status = td_config_node_error(file, line, node ? node : section.node, "%s", message ? message : key);
+    td_status *status = td_config_node_error(file, line, node && !node->is_default ? node : section.node, "%s",
+                                             message ? message : key);
     td_free(message);
     return status;
 }

@@ -24,10 +24,11 @@ static td_status *check_range(const td_config_node *node, const td_config_key *k
         return NULL;
     if (value >= key->least && value <= key->most)
         return NULL;
-    const char *unit = key->unit ? key->unit : "";
-    if (value < key->least)
-        return TD_NODE_ERROR(node, "%s: %s is below the least allowed, %g %s", key->name, node->text, key->least, unit);
-    return TD_NODE_ERROR(node, "%s: %s is above the most allowed, %g %s", key->name, node->text, key->most, unit);
+    bool below = value < key->least;
+    const char *unit = key->unit ? key->unit : key->type == TD_CONFIG_SECONDS ? "s" : "";
+    return TD_NODE_ERROR(node, "%s: %s is %s allowed, %.10g%s%s", key->name, node->text,
+                         below ? "below the least" : "above the most", below ? key->least : key->most,
+                         unit[0] ? " " : "", unit);
 }
 
 static td_status *check_number(const td_config_node *node, const td_config_key *key)

@@ -122,12 +122,38 @@ static td_status *parser_error(const reading *r, const yaml_parser_t *parser)
     return status;
 }
 
+/* Refuses deep nesting while it is read: building a document takes libyaml time that grows with the square of the depth. Other
+ * mistakes are left to whoever reads on. */
+static td_status *check_depth(const reading *r, const char *text, size_t bytes)
+{
+    yaml_parser_t parser;
+    yaml_event_t event;
+    if (!yaml_parser_initialize(&parser))
+        return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory while reading it", r->origin);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+    td_status *status = NULL;
+    int depth = 0;
+    for (bool more = true; more && !status;) {
+        if (!yaml_parser_parse(&parser, &event))
+            break;
+        more = event.type != YAML_STREAM_END_EVENT;
+        depth += event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
+        depth -= event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
+        if (depth > DEEPEST)
+            status = place_error(r, event.start_mark, "nested more than 32 deep");
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return status;
+}
+
 td_status *td_config_yaml(const char *text, size_t bytes, const char *origin, bool positions, td_config_node **out_node)
 {
     *out_node = NULL;
     yaml_parser_t parser;
     yaml_document_t document, second;
     reading r = {.document = &document, .origin = origin, .positions = positions};
+    TD_TRY(check_depth(&r, text, bytes));
     if (!yaml_parser_initialize(&parser))
         return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory while reading it", origin);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);

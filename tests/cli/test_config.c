@@ -131,6 +131,9 @@ static void test_wrong_values_name_the_rule(void **state)
     expect_refusal("train: {epochs: 1.5}\n", NULL, "x.yaml:1:9: train.epochs: \"1.5\" is not an integer");
     expect_refusal("train: {epochs: 0}\n", NULL,
                    "x.yaml:1:9: train.epochs: 0 is below the least allowed, 1 passes over the data");
+    expect_refusal("model: {name: dlrm, dim: 0}\n", NULL, "x.yaml:1:21: model.dim: 0 is below the least allowed, 1");
+    expect_refusal("devices: [{name: a, latency: 1h}]\n", NULL,
+                   "x.yaml:1:21: devices[].latency: 1h is above the most allowed, 1 s");
     expect_refusal("train: {epochs: [1]}\n", NULL, "x.yaml:1:9: train.epochs must be an integer, not a list");
     expect_refusal("train: 3\n", NULL, "x.yaml:1:1: train is a section: its keys go below it, indented");
     expect_refusal("cpu: {gemm: fast}\n", NULL, "x.yaml:1:7: cpu.gemm: \"fast\" is not one of tiles|library|reference");
