@@ -9,8 +9,6 @@
 #include "base/team.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,6 +16,7 @@
 #include "base/cores.h"
 #include "base/futex.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 /* Some tens of microseconds on current cores: longer than the gap between two ops of a step, shorter than what a person
  * or another process would notice. */
@@ -154,21 +153,16 @@ static void end_workers(td_team *team, int32_t started)
         (void)pthread_join(team->workers[i].thread, NULL);
 }
 
-/* Signals go to the program's own threads, so that one which interrupts training finds the thread that waits for it. */
 static td_status *start_workers(td_team *team)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int32_t started = 0;
     int error = 0;
     for (; started < team->threads - 1; started++) {
         worker *each = &team->workers[started];
-        error = pthread_create(&each->thread, NULL, work, each);
+        error = td_thread_create(&each->thread, work, each);
         if (error)
             break;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!error)
         return NULL;
     end_workers(team, started);

@@ -5,10 +5,10 @@
  * turn it is is ready. What is in a batch is a function of its number alone, so neither the number of workers nor their
  * timing shows. One mutex guards all states; it is taken twice per batch, never while rows are read. */
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "data/dataset.h"
 #include "data/order.h"
 
@@ -272,18 +272,13 @@ static td_status *prepare_slot(const td_loader *loader, slot *to)
     return NULL;
 }
 
-/* Signals are for the program's own threads: the workers inherit a mask without any. */
 static td_status *start_workers(td_loader *loader)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     int error = 0;
     while (!error && loader->n_started < loader->options.workers) {
-        error = pthread_create(&loader->workers[loader->n_started], NULL, work, loader);
+        error = td_thread_create(&loader->workers[loader->n_started], work, loader);
         loader->n_started += !error;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error ? TD_ERROR(TD_IO, "loader: a thread cannot be started: %s", strerror(error)) : NULL;
 }
 

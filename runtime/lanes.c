@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "runtime/session.h"
 
 double td_session_now(void)
@@ -334,7 +335,7 @@ static td_status *open_lane(td_session *session, td_lane *lane)
 
 static td_status *start_lane(td_lane *lane)
 {
-    if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0)
+    if (td_thread_create(&lane->thread, lane_main, lane) != 0)
         return TD_ERROR(TD_IO, "no thread for a lane of %s", lane->session->plan->sites[lane->group->site].name);
     lane->started = true;
     return NULL;

@@ -17,6 +17,8 @@ static td_status *transfer(const td_plan_site *site, bool to_device, void *devic
     td_event *event = NULL;
     td_status *status = NULL;
     td_queue_options options = {.struct_size = sizeof options, .kind = to_device ? TD_QUEUE_TO_DEVICE : TD_QUEUE_TO_HOST};
+    if (bytes == 0)
+        return NULL;
     if (site->is_host) {
         memcpy(to_device ? device_memory : host_memory, to_device ? host_memory : device_memory, bytes);
         return NULL;
@@ -49,8 +51,8 @@ static td_status *check_range(const td_store *store, int32_t index, int64_t firs
         return TD_ERROR(TD_NOT_FOUND, "the store has %d entries, not one at %d", store->n_entries, index);
     int64_t elements = td_tensor_elements(&store->entries[index].tensor);
     if (first < 0 || count < 0 || first > elements - count)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" has %" PRId64 " elements, not [%" PRId64 ", %" PRId64 ")",
-                        store->entries[index].name, elements, first, first + count);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" has %" PRId64 " elements, not %" PRId64 " from %" PRId64 " on",
+                        store->entries[index].name, elements, count, first);
     if (atomic_load(&store->in_use))
         return TD_ERROR(TD_INVALID_ARGUMENT, "the store cannot be read or written while a session runs on it");
     return NULL;

@@ -16,6 +16,7 @@
 #include "backends/emulated/ring.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum {
     RING_UNITS = 1 << 14, /* 1 MiB: some thousands of submissions */
@@ -182,7 +183,7 @@ td_status *td_emulated_queue_open(td_device *device, const td_queue_options *opt
     if (queue->kind == TD_QUEUE_COMPUTE)
         TD_TRY_OR(status, failed, td_team_create(threads, options->cores, options->n_cores, &queue->team));
     TD_TRY_OR(status, failed, td_ring_init(&queue->ring, RING_UNITS));
-    if (pthread_create(&queue->thread, NULL, run_queue, queue) != 0) {
+    if (td_thread_create(&queue->thread, run_queue, queue) != 0) {
         status = TD_ERROR(TD_OUT_OF_MEMORY, "emulated: the system refuses another thread for a queue");
         goto failed;
     }

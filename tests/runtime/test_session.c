@@ -172,6 +172,68 @@ static void test_stop_ends_a_run_and_every_batch_goes_back(void **state)
     close_run(&r);
 }
 
+/* The third batch lacks its fields: by then the second step may be in flight. */
+static td_status *next_good_good_bad(void *self, td_batch *out_batch, bool *out_end)
+{
+    td_status *status = next(self, out_batch, out_end);
+    if (((endless *)self)->handed == 3)
+        out_batch->n_fields = 0;
+    return status;
+}
+
+static void test_a_batch_that_is_refused_lets_the_steps_in_flight_end(void **state)
+{
+    (void)state;
+    run r = {0};
+    open_run(&r, true);
+    endless e = {.r = &r, .session = r.session};
+    td_source source = {&e, next_good_good_bad, release};
+    expect_error(td_session_run(r.session, &source, 0, stop_later, &e), "the batch has no field");
+    assert_int_equal(e.reported, 2);
+    assert_int_equal(td_store_steps(r.store), 2);
+    assert_int_equal(e.handed, e.returned);
+    no_error(td_session_run(r.session, &source, 4, stop_later, &e)); /* the step that was refused never was */
+    assert_int_equal(td_store_steps(r.store), 6);
+    assert_int_equal(e.reported, 6);
+    assert_int_equal(e.handed, e.returned);
+    close_run(&r);
+}
+
+/* The same with an error while running: the id is wrong in the third batch, in memory of its own. */
+static td_status *next_with_a_bad_id(void *self, td_batch *out_batch, bool *out_end)
+{
+    static int64_t bad[64] = {ROWS};
+    static td_field fields[8];
+    td_status *status = next(self, out_batch, out_end);
+    if (((endless *)self)->handed != 3)
+        return status;
+    assert_true(out_batch->n_fields <= 8);
+    for (int32_t i = 0; i < out_batch->n_fields; i++) {
+        fields[i] = out_batch->fields[i];
+        if (strcmp(fields[i].name, "ids") == 0)
+            fields[i].tensor.data = bad;
+    }
+    out_batch->fields = fields;
+    return status;
+}
+
+static void test_a_step_that_fails_with_others_in_flight_leaves_the_session_usable(void **state)
+{
+    (void)state;
+    run r = {0};
+    open_run(&r, true);
+    endless e = {.r = &r, .session = r.session};
+    td_source source = {&e, next_with_a_bad_id, release};
+    expect_error(td_session_run(r.session, &source, 0, stop_later, &e), "table");
+    assert_int_equal(e.reported, 2);
+    assert_int_equal(td_store_steps(r.store), 2);
+    assert_int_equal(e.handed, e.returned);
+    no_error(td_session_run(r.session, &source, 4, stop_later, &e));
+    assert_int_equal(td_store_steps(r.store), 6);
+    assert_int_equal(e.handed, e.returned);
+    close_run(&r);
+}
+
 static void test_evaluation_uses_the_store_without_dropout_or_change(void **state)
 {
     (void)state;
@@ -214,6 +276,8 @@ int main(void)
         cmocka_unit_test(test_batches_that_do_not_fit_the_plan_are_refused),
         cmocka_unit_test(test_an_id_outside_its_table_changes_nothing),
         cmocka_unit_test(test_stop_ends_a_run_and_every_batch_goes_back),
+        cmocka_unit_test(test_a_batch_that_is_refused_lets_the_steps_in_flight_end),
+        cmocka_unit_test(test_a_step_that_fails_with_others_in_flight_leaves_the_session_usable),
         cmocka_unit_test(test_evaluation_uses_the_store_without_dropout_or_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
