@@ -90,7 +90,7 @@ static td_status *previous_of(td_plan *plan, int32_t ids, td_value *out)
     if (!name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an early lookup");
     *out = td_graph_find(graph, name);
-    bool found = out->id >= 0;
+    bool found = out->id >= 0 && plan->values[out->id].storage == TD_PREVIOUS; /* not a user's value of that name */
     if (!found)
         *out = td_graph_add_source(graph, TD_CLASS_INPUT, info->kind, name, info->dtype, info->shape, info->entries);
     td_free(name);

@@ -88,6 +88,20 @@ static void test_names_with_an_at_sign_do_not_clash_with_those_of_copies(void **
 
 /* ---- state ----------------------------------------------------------------------------------------------------------------------- */
 
+/* "w@output" would be the copy of w that the caller reads; a user's op of that name must not be taken for it. */
+static void test_a_users_op_is_not_taken_for_the_copy_of_an_output(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_value w = td_parameter(m.graph, "w", TD_F32, TD_SHAPE(4), td_init_constant(1));
+    td_output(w);
+    td_status *status = model_plan(&m, td_linear(td_name(td_add(m.x, w), "w@output"), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_INVALID_ARGUMENT);
+    assert_contains(td_status_message(status), "w@output");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
 static void test_state_with_two_writers_is_refused(void **state)
 {
     (void)state;
@@ -323,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_cluster_does_not_close_a_cycle_through_another_device),
         cmocka_unit_test(test_a_plan_over_five_devices_copies_each_value_once_per_destination_and_through_the_host),
         cmocka_unit_test(test_names_with_an_at_sign_do_not_clash_with_those_of_copies),
+        cmocka_unit_test(test_a_users_op_is_not_taken_for_the_copy_of_an_output),
         cmocka_unit_test(test_state_with_two_writers_is_refused),
         cmocka_unit_test(test_who_reads_a_view_of_a_parameter_runs_before_its_update),
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what_to_try),
