@@ -45,6 +45,48 @@ static td_status *watch(job *j)
     return NULL;
 }
 
+/* The configuration that the run was begun with; NULL when it does not read, as one of another version may not. */
+static td_config *begun_with(const job *j)
+{
+    char *path = td_format("%s/run.json", j->run);
+    json_t *json = path ? json_load_file(path, 0, NULL) : NULL;
+    const char *text = json_string_value(json_object_get(json, "configuration"));
+    td_config *config = NULL;
+    td_status *status = text ? td_config_parse(text, strlen(text), path, &config) : NULL;
+    if (config && !status)
+        status = td_config_resolve(config);
+    if (status) {
+        td_config_destroy(config);
+        config = NULL;
+    }
+    td_status_destroy(status);
+    json_decref(json);
+    td_free(path);
+    return config;
+}
+
+/* A place in the data and random numbers mean nothing under another order of the rows or another seed. */
+static td_status *check_order(const job *j)
+{
+    static const char *const keys[] = {"train.seed", "data.batch", "data.shuffle", "data.drop_remainder"};
+    td_config *config = begun_with(j);
+    td_status *status = NULL;
+    for (size_t i = 0; config && !status && i < sizeof keys / sizeof *keys; i++) {
+        td_section before = td_config_root(config), now = j->setup.root;
+        bool flag = td_config_key_find(keys[i])->type == TD_CONFIG_BOOL;
+        long long was = flag ? td_section_bool(before, keys[i]) : td_section_int(before, keys[i]);
+        long long is = flag ? td_section_bool(now, keys[i]) : td_section_int(now, keys[i]);
+        if (was != is && flag)
+            status = TD_SECTION_ERROR(now, keys[i], "%s was %s when %s began, and must stay so to resume it", keys[i],
+                                      was ? "true" : "false", j->run);
+        else if (was != is)
+            status = TD_SECTION_ERROR(now, keys[i], "%s was %lld when %s began, and must stay so to resume it", keys[i],
+                                      was, j->run);
+    }
+    td_config_destroy(config);
+    return status;
+}
+
 static td_status *load_newest(job *j)
 {
     char *path = NULL;
@@ -195,6 +237,8 @@ static td_status *prepare(job *j)
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
     TD_TRY(choose_folders(j));
+    if (j->resumed)
+        TD_TRY(check_order(j));
     if (j->resumed)
         TD_TRY(load_newest(j));
     if (!ended_before(j))

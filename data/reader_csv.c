@@ -229,6 +229,20 @@ static td_status *prepare(td_parse *parse, layout *file)
     return NULL;
 }
 
+/* A label that never has its positive value is most likely another spelling of it. */
+static td_status *note_labels(const td_dataset_options *options, td_dataset *dataset)
+{
+    if (!dataset->rows.count || dataset->counts.positive_rows)
+        return NULL;
+    char *note = td_format("%s: no row has \"%s\" in column %s, so every label is 0 (data.positive)", options->train,
+                           options->positive, options->label);
+    if (!note)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a note about labels");
+    td_status *status = td_dataset_add_note(dataset, note);
+    td_free(note);
+    return status;
+}
+
 static td_status *read_dataset(const td_dataset_options *options, td_dataset *dataset)
 {
     layout file = {0};
@@ -241,6 +255,8 @@ static td_status *read_dataset(const td_dataset_options *options, td_dataset *da
     td_status *status = prepare(&parse, &file);
     if (!status)
         status = td_parse_files(&parse);
+    if (!status)
+        status = note_labels(options, dataset);
     td_parse_deinit(&parse);
     td_free(file.fields);
     td_free(file.numeric);

@@ -172,6 +172,9 @@ static td_status *read_manifest(const char *directory, json_t **out_root)
                           (long long)json_integer_value(json_object_get(root, "version")), (int)FORMAT_VERSION);
     else if (!json_is_array(json_object_get(root, "shards")))
         status = damaged("it lists no shards");
+    else if (json_integer_value(json_object_get(root, "steps")) < 0 ||
+             json_integer_value(json_object_get(root, "updates")) < 0)
+        status = damaged("it counts fewer than no steps");
     if (status) {
         json_decref(root);
         return status;

@@ -306,6 +306,32 @@ static void test_a_run_that_was_stopped_before_its_first_checkpoint_begins_again
     assert_int_not_equal(access("killed/checkpoints/step-000000003.partial", F_OK), 0);
 }
 
+static void test_another_order_of_rows_cannot_be_resumed(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "order", "--set", "train.steps=8");
+    assert_int_equal(RUN("train", "x.yaml", "--run", "order", "--resume", "--set", "train.seed=5"), 2);
+    assert_non_null(strstr(errors, "train.seed was 1 when order began, and must stay so to resume it"));
+    assert_int_equal(RUN("train", "x.yaml", "--run", "order", "--resume", "--set", "data.batch=32"), 2);
+    assert_int_equal(RUN("train", "x.yaml", "--run", "order", "--resume", "--set", "data.shuffle=false"), 2);
+    assert_non_null(strstr(errors, "data.shuffle was true when order began"));
+    SUCCEED("train", "x.yaml", "--run", "order", "--resume", "--set", "train.steps=10");
+    assert_int_equal(integer_at("order/summary.json", "steps"), 10);
+}
+
+static void test_a_manifest_with_impossible_counters_is_refused(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "counted", "--set", "train.steps=8");
+    const char *path = "counted/checkpoints/step-000000008/manifest.json";
+    json_t *manifest = load(path);
+    json_object_set_new(manifest, "steps", json_integer(-8));
+    assert_int_equal(json_dump_file(manifest, path, 0), 0);
+    json_decref(manifest);
+    assert_int_equal(RUN("eval", "x.yaml", "--checkpoint", "counted"), 1);
+    assert_non_null(strstr(errors, "manifest.json is not a whole checkpoint's: it counts fewer than no steps"));
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------------------------------------ */
 
 static void test_what_does_not_fit_exits_with_3_and_leaves_nothing(void **state)
@@ -487,6 +513,8 @@ int main(void)
         cmocka_unit_test(test_mistakes_in_groups_and_devices_name_their_place),
         cmocka_unit_test(test_a_run_that_ended_is_left_as_it_is_when_resumed),
         cmocka_unit_test(test_a_run_that_was_stopped_before_its_first_checkpoint_begins_again),
+        cmocka_unit_test(test_another_order_of_rows_cannot_be_resumed),
+        cmocka_unit_test(test_a_manifest_with_impossible_counters_is_refused),
         cmocka_unit_test(test_a_run_without_a_step_is_refused),
         cmocka_unit_test(test_names_of_devices_mean_one_thing),
         cmocka_unit_test(test_checkpoints_that_cannot_be_written_are_refused_before_the_first_step),
