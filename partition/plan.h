@@ -92,6 +92,8 @@ typedef struct td_plan_request {
     int32_t default_site, host_site;
     /* Where a parameter must live (a site), or -1; NULL: anywhere. */
     int32_t (*home)(const void *context, const char *parameter);
+    /* Bytes that the store holds on a site already, whether this plan uses them or not; NULL: none. */
+    int64_t (*held)(const void *context, int32_t site);
     const void *home_context;
 } td_plan_request;
 

@@ -57,7 +57,7 @@ static td_status *add_scratch(td_plan *plan)
     return NULL;
 }
 
-static void add_store(td_plan *plan)
+static void add_store(td_plan *plan, const td_plan_request *request)
 {
     for (int32_t v = 0; v < plan->graph->n_values; v++) {
         if (plan->values[v].storage != TD_STORE)
@@ -67,12 +67,15 @@ static void add_store(td_plan *plan)
         *(parameter ? &arena->parameter_bytes : &arena->state_bytes) += plan->values[v].bytes[0];
         arena->store_bytes += plan->values[v].block_bytes;
     }
+    for (int32_t s = 0; request->held && s < plan->n_sites; s++) {
+        int64_t held = request->held(request->home_context, s);
+        plan->arenas[s].store_bytes = held > plan->arenas[s].store_bytes ? held : plan->arenas[s].store_bytes;
+    }
 }
 
 td_status *td_pass_scratch(td_plan *plan, const td_plan_request *request)
 {
-    (void)request;
     TD_TRY(add_scratch(plan));
-    add_store(plan);
+    add_store(plan, request);
     return NULL;
 }

@@ -183,7 +183,7 @@ td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_
     }
     td_plan_request request = {.loss = -1, .outputs = ids, .n_outputs = n_outputs, .options = options,
                                .default_site = machine->standard, .host_site = machine->host,
-                               .home = store ? td_store_home : NULL, .home_context = store};
+                               .home = store ? td_store_home : NULL, .held = store ? td_store_held : NULL, .home_context = store};
     td_status *status = plan_graph(graph, &request, machine, out_plan);
     td_free(ids);
     return status;

@@ -192,6 +192,15 @@ int32_t td_store_home(const void *pointer, const char *parameter)
     return index < 0 ? -1 : store->entries[index].site;
 }
 
+int64_t td_store_held(const void *pointer, int32_t site)
+{
+    const td_store *store = pointer;
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < store->n_entries; i++)
+        bytes += store->entries[i].site == site ? store->entries[i].bytes : 0;
+    return bytes;
+}
+
 td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *out_tensor, bool *out_is_parameter,
                              const char **out_device)
 {

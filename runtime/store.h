@@ -28,5 +28,7 @@ struct td_store {
 
 /* The site where the store has a parameter, or -1: td_plan_request.home. */
 int32_t td_store_home(const void *store, const char *parameter);
+/* Bytes of its entries on a site: td_plan_request.held. */
+int64_t td_store_held(const void *store, int32_t site);
 
 #endif

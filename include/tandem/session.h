@@ -8,7 +8,8 @@
  *     td_session_destroy(session);
  *     td_store_release(store);
  *
- * Several plans (train, evaluate) may bind to one store; one session runs at a time on a store. A session is used from one
+ * Several plans (train, evaluate) may bind to one store; one session runs at a time on a store. A session holds its plan's
+ * arenas until it is destroyed: where a device is nearly full, destroy one before the next is created. A session is used from one
  * thread; td_session_stop may be called from any thread or signal handler. */
 #ifndef TANDEM_SESSION_H
 #define TANDEM_SESSION_H
@@ -92,6 +93,8 @@ typedef struct td_session_counters {
     double seconds, copy_s, exposed_s; /* exposed: a copy or the host worked while every accelerator idled */
     double copy_or_host_s;             /* a copy or the host worked */
 } td_session_counters;
+/* Sums over the session's life; between runs only, not inside on_step (lanes may be at work on the next step). The same holds
+ * for td_session_device. */
 td_session_counters td_session_read_counters(const td_session *session);
 
 typedef struct td_device_counters {

@@ -55,7 +55,7 @@ static void open_run(run *r, bool cut)
         td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
         td_place(&r->options, "table*", "cpu");
     }
-    td_group(&r->options, "*", td_sgd(0.1));
+    td_group(&r->options, "*", td_sgd(0.1, .momentum = 0.9));
     no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
     no_error(td_store_create(r->plan, &r->store));
     no_error(td_session_create(r->plan, r->store, &r->session));
@@ -270,6 +270,23 @@ static void test_evaluation_uses_the_store_without_dropout_or_change(void **stat
     }
 }
 
+static void test_an_evaluation_plan_knows_what_the_store_holds(void **state)
+{
+    (void)state;
+    run r = {0};
+    td_plan *plan = NULL;
+    open_run(&r, true);
+    td_train_options *options = &r.options;
+    no_error(td_plan_evaluate(r.graph, &r.logit, 1, options, r.store, &plan));
+    for (int32_t i = 0; i < td_plan_summarize(plan).devices; i++) {
+        td_plan_device_summary train = td_plan_device(r.plan, i), evaluate = td_plan_device(plan, i);
+        uint64_t store = train.peak_bytes - train.activation_bytes;
+        assert_int_equal(evaluate.peak_bytes - evaluate.activation_bytes, store);
+    }
+    td_plan_release(plan);
+    close_run(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_a_batch_that_is_refused_lets_the_steps_in_flight_end),
         cmocka_unit_test(test_a_step_that_fails_with_others_in_flight_leaves_the_session_usable),
         cmocka_unit_test(test_evaluation_uses_the_store_without_dropout_or_change),
+        cmocka_unit_test(test_an_evaluation_plan_knows_what_the_store_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
