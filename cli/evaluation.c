@@ -94,7 +94,7 @@ static td_status *run_over(watcher *w, td_plan *plan, td_store *store, td_part p
 {
     td_session *session = NULL;
     td_loader *loader = NULL;
-    td_status *status = td_setup_loader(w->setup, part, 0, 0, &loader);
+    td_status *status = td_setup_evaluation_loader(w->setup, part, &loader);
     if (!status)
         status = td_session_create(plan, store, &session);
     if (!status) {

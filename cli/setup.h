@@ -35,9 +35,10 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
  * one). *out_device: its name, td_free'd by the caller. */
 td_status *td_setup_single(td_section root, int64_t steps, const char *device, td_train_options *out_options,
                            char **out_device, bool *out_lifted) TD_MUST_USE;
-/* A loader of a part in the configuration's batches. Training: from `start_epoch`, `start_batch`, shuffled, all epochs.
- * Test: once, in order. */
-td_status *td_setup_loader(const td_setup *setup, td_part part, int64_t start_epoch, int64_t start_batch,
-                           td_loader **out_loader) TD_MUST_USE;
+/* The training part in the configuration's batches and order, all epochs from `start_epoch`, `start_batch` on. */
+td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch,
+                                    td_loader **out_loader) TD_MUST_USE;
+/* Every row of a part once, in order. */
+td_status *td_setup_evaluation_loader(const td_setup *setup, td_part part, td_loader **out_loader) TD_MUST_USE;
 
 #endif

@@ -153,8 +153,7 @@ td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
     return status;
 }
 
-td_status *td_setup_loader(const td_setup *setup, td_part part, int64_t start_epoch, int64_t start_batch,
-                           td_loader **out_loader)
+static td_loader_options loader_options(const td_setup *setup, td_part part)
 {
     td_loader_options options = td_loader_defaults();
     options.part = part;
@@ -163,12 +162,22 @@ td_status *td_setup_loader(const td_setup *setup, td_part part, int64_t start_ep
     options.seed = (uint64_t)td_section_int(setup->root, "train.seed");
     options.epochs = 1;
     options.shuffle = false;
-    if (part == TD_PART_TRAIN) {
-        options.epochs = td_section_int(setup->root, "train.epochs");
-        options.shuffle = td_section_bool(setup->root, "data.shuffle");
-        options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
-        options.start_epoch = start_epoch;
-        options.start_batch = start_batch;
-    }
+    return options;
+}
+
+td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch, td_loader **out_loader)
+{
+    td_loader_options options = loader_options(setup, TD_PART_TRAIN);
+    options.epochs = td_section_int(setup->root, "train.epochs");
+    options.shuffle = td_section_bool(setup->root, "data.shuffle");
+    options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
+    options.start_epoch = start_epoch;
+    options.start_batch = start_batch;
+    return td_loader_create(setup->dataset, &options, out_loader);
+}
+
+td_status *td_setup_evaluation_loader(const td_setup *setup, td_part part, td_loader **out_loader)
+{
+    td_loader_options options = loader_options(setup, part);
     return td_loader_create(setup->dataset, &options, out_loader);
 }

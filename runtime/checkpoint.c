@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/safetensors.h"
+#include "base/string.h"
 #include "runtime/store.h"
 
 #define MANIFEST "manifest.json"
@@ -224,6 +225,27 @@ static const td_safetensors_tensor *find_tensor(const loading *l, const char *na
     return NULL;
 }
 
+static void append_type(td_string *text, td_dtype dtype, int32_t rank, const int64_t *dims)
+{
+    td_string_format(text, "%s[", td_dtype_name(dtype));
+    for (int32_t i = 0; i < rank; i++)
+        td_string_format(text, "%s%" PRId64, i ? ", " : "", dims[i]);
+    td_string_append(text, "]");
+}
+
+static td_status *refuse_shape(const char *name, const td_safetensors_tensor *tensor, const td_store_entry *entry)
+{
+    td_string text = {0};
+    char *types = NULL;
+    append_type(&text, tensor->dtype, tensor->rank, tensor->dims);
+    td_string_append(&text, ", the model's is ");
+    append_type(&text, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
+    TD_TRY(td_string_finish(&text, &types));
+    td_status *status = TD_ERROR(TD_DATA_ERROR, "\"%s\" is %s: it was written by another configuration", name, types);
+    td_free(types);
+    return status;
+}
+
 /* The tensor of an entry, checked. */
 static td_status *match_entry(const loading *l, const td_store_entry *entry, const td_safetensors **out_file,
                               const td_safetensors_tensor **out_tensor)
@@ -237,7 +259,7 @@ static td_status *match_entry(const loading *l, const td_store_entry *entry, con
         status = TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
     else if (tensor->dtype != entry->tensor.dtype || tensor->rank != entry->tensor.rank ||
              memcmp(tensor->dims, entry->tensor.dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
-        status = TD_ERROR(TD_DATA_ERROR, "\"%s\" has another shape or dtype than the model's", name);
+        status = refuse_shape(name, tensor, entry);
     td_free(name);
     *out_tensor = tensor;
     return status;

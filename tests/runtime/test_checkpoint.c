@@ -163,7 +163,7 @@ static void test_damage_and_other_models_are_refused_whole(void **state)
     no_error(td_store_save(r.store, directory, (td_data_position){0, 1}));
     (void)step(&r, 1);
     open_run(&wider, false, 10);
-    expect_refusal(&wider, directory, "another shape");
+    expect_refusal(&wider, directory, "f32[9, 7], the model's is f32[10, 7]");
     close_run(&wider);
     flip_byte(directory, "shard-0000.safetensors", -5);
     expect_refusal(&r, directory, "damaged");
