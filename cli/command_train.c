@@ -284,9 +284,7 @@ static td_status *repeat_report(const job *j)
     td_free(path);
     if (!json)
         return TD_ERROR(TD_IO, "%s/summary.json: cannot be read", j->run);
-    td_status *status = td_json_print(json, j->arguments->out);
-    json_decref(json);
-    return status;
+    return td_json_print(json, j->arguments->out); /* takes it */
 }
 
 static td_status *report(job *j)
