@@ -1,5 +1,5 @@
-/* reduce_mean: the mean over one axis, in order, in double, rounded once; its gradient repeats dy along the axis, divided by its size. The number of elements is the actual one, also where it differs from batch to batch;
- * a mean of none is NaN. */
+/* reduce_mean: the mean over one axis, in order, in double, rounded once; its gradient repeats dy along the axis, divided by
+ * its size. The number of elements is the actual one, also where it differs from batch to batch; a mean of none is NaN. */
 #include "graph/ops/elements.h"
 #include "graph/ops/rules.h"
 
