@@ -11,8 +11,8 @@
 enum { HEADER_BYTES = 64, HUGE_PAGE_BYTES = 2 << 20 };
 
 typedef struct header {
-    size_t bytes;      /* asked for */
-    void *block;       /* what the C library gave */
+    size_t bytes; /* asked for */
+    void *block;  /* what the C library gave */
 } header;
 
 static atomic_uint_fast64_t bytes_now, bytes_peak, allocations, frees, fail_countdown;
@@ -80,7 +80,8 @@ void *td_calloc_aligned(size_t bytes)
     void *memory = allocate(bytes, large ? HUGE_PAGE_BYTES : HEADER_BYTES, true);
 #ifdef MADV_HUGEPAGE
     if (memory && large)
-        (void)madvise(memory, bytes & ~(size_t)(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE); /* advice: a refusal costs speed only */
+        (void)madvise(memory, bytes & ~(size_t)(HUGE_PAGE_BYTES - 1),
+                      MADV_HUGEPAGE); /* advice: a refusal costs speed only */
 #endif
     return memory;
 }

@@ -41,7 +41,7 @@ bool td_memory_failed(void);
 td_status *td_grow(void *items_pointer, int64_t *capacity, int64_t count, size_t size) TD_MUST_USE;
 
 #define TD_NEW(pointer, count)                                                                                         \
-    (((pointer) = td_calloc((size_t)(count), sizeof *(pointer))) != NULL                                              \
+    (((pointer) = td_calloc((size_t)(count), sizeof *(pointer))) != NULL                                               \
          ? NULL                                                                                                        \
          : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory: %zu x %zu bytes", (size_t)(count), sizeof *(pointer)))
 

@@ -165,7 +165,8 @@ static td_loader_options loader_options(const td_setup *setup, td_part part)
     return options;
 }
 
-td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch, td_loader **out_loader)
+td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch,
+                                    td_loader **out_loader)
 {
     td_loader_options options = loader_options(setup, TD_PART_TRAIN);
     options.epochs = td_section_int(setup->root, "train.epochs");

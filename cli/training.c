@@ -159,8 +159,7 @@ td_status *td_training_run(td_training *training)
     int64_t first = td_store_steps(training->store), started = td_clock_ns();
     bool anything = first < training->setup->steps;
     if (anything)
-        TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch,
-                                        &loader));
+        TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch, &loader));
     td_progress_start(&training->progress, first, started);
     td_status *status = anything ? run_all(training, loader) : NULL;
     td_progress_end(&training->progress);

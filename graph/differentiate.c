@@ -8,11 +8,11 @@
 #include "graph/op.h"
 
 typedef struct contribution {
-    int32_t value;     /* of which value this is a gradient */
-    int32_t consumer;  /* node it came from */
+    int32_t value;    /* of which value this is a gradient */
+    int32_t consumer; /* node it came from */
     int32_t input;
-    int32_t gradient;  /* value id */
-    int32_t next;      /* of the same value, or -1 */
+    int32_t gradient; /* value id */
+    int32_t next;     /* of the same value, or -1 */
 } contribution;
 
 typedef struct tape {
@@ -139,8 +139,9 @@ done:
 
 static td_status *refuse(const td_node *node)
 {
-    return TD_ERROR(TD_UNSUPPORTED, "%s \"%s\" has no gradient (%s), but the loss depends on trained parameters through it; "
-                                    "freeze them or take another op",
+    return TD_ERROR(TD_UNSUPPORTED,
+                    "%s \"%s\" has no gradient (%s), but the loss depends on trained parameters through it; "
+                    "freeze them or take another op",
                     node->op->name, node->name, node->op->no_gradient ? node->op->no_gradient : "none is defined");
 }
 
@@ -184,10 +185,18 @@ static td_status *run_gradient(tape *t, int32_t id, call *c)
         return NULL;
     if (!node.op->gradient)
         return refuse(&node);
-    td_differentiate d = {.graph = t->graph, .node = id, .name = node.name, .attrs = node.attrs, .inputs = c->inputs,
-                          .outputs = c->outputs, .output_gradients = c->output_gradients,
-                          .input_gradients = c->input_gradients, .wanted = c->wanted, .n_attrs = node.n_attrs,
-                          .n_inputs = node.n_inputs, .n_outputs = node.n_outputs};
+    td_differentiate d = {.graph = t->graph,
+                          .node = id,
+                          .name = node.name,
+                          .attrs = node.attrs,
+                          .inputs = c->inputs,
+                          .outputs = c->outputs,
+                          .output_gradients = c->output_gradients,
+                          .input_gradients = c->input_gradients,
+                          .wanted = c->wanted,
+                          .n_attrs = node.n_attrs,
+                          .n_inputs = node.n_inputs,
+                          .n_outputs = node.n_outputs};
     TD_TRY(node.op->gradient(&d));
     for (int32_t i = 0; i < node.n_inputs; i++)
         if (c->wanted[i] && c->input_gradients[i].id >= 0)
@@ -242,8 +251,9 @@ static td_status *parameter_gradients(tape *t, td_value loss, int32_t *gradients
         if (graph->failed)
             break;
         if (gradients[v] < 0)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "parameter \"%s\" has no gradient path to the loss \"%s\": use it, or "
-                                                 "freeze it (td_freeze, or frozen: true in its optimizer group)",
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "parameter \"%s\" has no gradient path to the loss \"%s\": use it, or "
+                            "freeze it (td_freeze, or frozen: true in its optimizer group)",
                             graph->values[v].name, graph->values[loss.id].name);
         graph->values[gradients[v]].parameter = v;
     }

@@ -32,14 +32,15 @@ typedef struct td_value_info {
     bool frozen;
     bool is_output; /* td_output */
     td_initializer initial;
-    int32_t n_scalars;  /* TD_CLASS_SCALAR */
-    double *scalars;    /* initial numbers, owned */
-    int32_t parameter;  /* of a state: the parameter it belongs to; of a gradient: likewise; else -1 */
+    int32_t n_scalars; /* TD_CLASS_SCALAR */
+    double *scalars;   /* initial numbers, owned */
+    int32_t parameter; /* of a state: the parameter it belongs to; of a gradient: likewise; else -1 */
 } td_value_info;
 
 typedef struct td_node {
     char *name;
-    bool tied; /* an automatic name that was taken already; an error when the graph is checked unless td_name mends it */
+    bool
+        tied; /* an automatic name that was taken already; an error when the graph is checked unless td_name mends it */
     const td_op *op;
     int32_t n_inputs, n_outputs, n_attrs;
     int32_t *inputs, *outputs; /* value ids; inputs -1 where absent */

@@ -163,7 +163,8 @@ static td_status *kahn(const td_graph *graph, td_edges *e, heap *h, int32_t *ord
     int32_t stuck = 0;
     while (e->indegree[stuck] == 0)
         stuck++;
-    return TD_ERROR(TD_INVALID_ARGUMENT, "the graph has a cycle through \"%s\": it reads what can only exist after it ran",
+    return TD_ERROR(TD_INVALID_ARGUMENT,
+                    "the graph has a cycle through \"%s\": it reads what can only exist after it ran",
                     graph->nodes[stuck].name);
 }
 

@@ -56,7 +56,8 @@ static void find_levels(const td_plan *plan, const td_edges *edges, const int32_
 
 typedef struct group_key {
     int32_t device, lane, down, up;
-    int32_t late; /* 0: an early part of a lookup, which must not wait for what the others wait for; nothing leads into it */
+    int32_t
+        late; /* 0: an early part of a lookup, which must not wait for what the others wait for; nothing leads into it */
     int32_t node; /* the place in the topological order */
 } group_key;
 
@@ -73,8 +74,7 @@ static int compare_keys(const void *a, const void *b)
 
 static bool same_group(const group_key *a, const group_key *b)
 {
-    return a->device == b->device && a->lane == b->lane && a->down == b->down && a->up == b->up &&
-           a->late == b->late;
+    return a->device == b->device && a->lane == b->lane && a->down == b->down && a->up == b->up && a->late == b->late;
 }
 
 static int64_t copied_bytes(const td_plan *plan, int32_t node)
@@ -113,8 +113,8 @@ static void by_chain(td_plan *plan, const td_edges *back, const levels *l, const
         bool one = true, follows_last = false;
         for (int32_t k = back->first[node]; k < back->first[node + 1]; k++) {
             int32_t before = back->to[k];
-            bool inside = same_lane(plan, before, node) && l->down[before] == l->down[node] && l->up[before] == l->up[node] &&
-                          plan->nodes[before].early != TD_EARLY_FIRST;
+            bool inside = same_lane(plan, before, node) && l->down[before] == l->down[node] &&
+                          l->up[before] == l->up[node] && plan->nodes[before].early != TD_EARLY_FIRST;
             if (!inside)
                 continue;
             one = one && (joined < 0 || joined == plan->nodes[before].cluster);
@@ -157,7 +157,8 @@ static td_status *group_nodes(td_plan *plan, const td_edges *edges, const int32_
     TD_TRY_OR(status, done, reverse(edges, n, &back));
     for (int32_t i = 0; i < n; i++) {
         const td_plan_node *p = &plan->nodes[order[i]];
-        keys[i] = (group_key){p->device, (int32_t)p->lane, l->down[order[i]], l->up[order[i]], p->early != TD_EARLY_FIRST, i};
+        keys[i] =
+            (group_key){p->device, (int32_t)p->lane, l->down[order[i]], l->up[order[i]], p->early != TD_EARLY_FIRST, i};
     }
     qsort(keys, (size_t)n, sizeof *keys, compare_keys);
     for (int64_t begin = 0, end; begin < n; begin = end) {

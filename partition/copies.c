@@ -108,7 +108,8 @@ static td_status *bring_output(td_plan *plan, table *t, int32_t *value)
     if (!name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an output's name");
     int32_t before = td_name_map_get(&graph->value_names, name); /* the same value twice among the outputs */
-    if (before >= 0 && (graph->values[before].producer < 0 || graph->nodes[graph->values[before].producer].inputs[0] != *value))
+    if (before >= 0 &&
+        (graph->values[before].producer < 0 || graph->nodes[graph->values[before].producer].inputs[0] != *value))
         before = -1; /* a user's value of that name: adding ours says so */
     graph->phase = TD_FORWARD;
     *value = before >= 0 ? before : td_graph_add1(graph, "copy", name, &x, 1, NULL, 0).id;
@@ -153,7 +154,8 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
     table t = {0};
     int32_t *order = NULL;
     int64_t n = plan->graph->n_nodes;
-    TD_TRY(td_graph_order(plan->graph, &order)); /* names of copies, not their numbers, must be alike for any creation order */
+    TD_TRY(td_graph_order(plan->graph,
+                          &order)); /* names of copies, not their numbers, must be alike for any creation order */
     td_status *status = table_follow(plan, &t);
     for (int64_t i = 0; i < n && !status; i++)
         status = bring_inputs(plan, &t, order[i]);

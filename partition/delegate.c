@@ -21,7 +21,8 @@ static bool may_delegate(const td_plan *plan, const td_cluster *cluster)
     return true;
 }
 
-td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel, size_t *out_scratch_bytes)
+td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel,
+                            size_t *out_scratch_bytes)
 {
     const td_plan_site *site = &plan->sites[cluster->device];
     td_kernel_call *calls = NULL;

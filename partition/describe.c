@@ -29,7 +29,8 @@ static void describe_node(const td_plan *plan, int32_t id, td_string *text)
     const td_plan_node *p = &plan->nodes[id];
     td_string_format(text, "%s %s %s", node->name, node->op->name, phase_names[node->phase]);
     if (p->device >= 0)
-        td_string_format(text, " on %s/%s (%s)", plan->sites[p->device].name, lane_names[p->lane], p->cause ? p->cause : "");
+        td_string_format(text, " on %s/%s (%s)", plan->sites[p->device].name, lane_names[p->lane],
+                         p->cause ? p->cause : "");
     if (p->cluster >= 0)
         td_string_format(text, " cluster %d.%d", p->cluster, p->position);
     td_string_append(text, " :");

@@ -77,8 +77,7 @@ static bool may_split(const td_plan *plan, int32_t id)
     if (node->n_inputs > 2 && node->inputs[2] >= 0 && !is_input(plan, node->inputs[2]))
         return false;
     return plan->graph->values[node->inputs[0]].class == TD_CLASS_PARAMETER && is_input(plan, node->inputs[1]) &&
-           feeds_an_accelerator(plan, node->outputs[0]) &&
-           table_is_this_lookups_alone(plan, id);
+           feeds_an_accelerator(plan, node->outputs[0]) && table_is_this_lookups_alone(plan, id);
 }
 
 /* "ids@previous": the same input of the batch before. One per input. */
@@ -107,7 +106,9 @@ static td_status *add_early_part(td_plan *plan, int32_t id, const td_attr attrs[
 {
     td_graph *graph = plan->graph;
     const td_node *node = &graph->nodes[id];
-    td_value inputs[4] = {{graph, node->inputs[0]}, {graph, node->inputs[1]}, TD_NO_VALUE,
+    td_value inputs[4] = {{graph, node->inputs[0]},
+                          {graph, node->inputs[1]},
+                          TD_NO_VALUE,
                           {graph, node->n_inputs > 2 ? node->inputs[2] : -1}};
     int32_t device = plan->nodes[id].device;
     TD_TRY(previous_of(plan, node->inputs[1], &inputs[2]));
@@ -136,7 +137,8 @@ static td_status *turn_into_rest(td_plan *plan, int32_t id, const td_value parts
     int32_t *inputs = NULL;
     td_attr *attrs = NULL;
     TD_TRY(TD_NEW(inputs, 5));
-    const int32_t all[5] = {node->inputs[0], node->inputs[1], parts[0].id, parts[1].id, node->n_inputs > 2 ? node->inputs[2] : -1};
+    const int32_t all[5] = {node->inputs[0], node->inputs[1], parts[0].id, parts[1].id,
+                            node->n_inputs > 2 ? node->inputs[2] : -1};
     memcpy(inputs, all, sizeof all);
     td_free(node->inputs);
     node->inputs = inputs;
@@ -163,7 +165,8 @@ static td_status *split(td_plan *plan, int32_t id)
     td_value parts[3];
     if (!pooling)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an early lookup");
-    const td_attr attrs[2] = {TD_STRING("pooling", pooling), TD_INT("offset", td_attr_int(node->attrs, node->n_attrs, "offset", 0))};
+    const td_attr attrs[2] = {TD_STRING("pooling", pooling),
+                              TD_INT("offset", td_attr_int(node->attrs, node->n_attrs, "offset", 0))};
     td_status *status = add_early_part(plan, id, attrs, parts);
     if (!status)
         status = turn_into_rest(plan, id, parts, pooling);

@@ -55,7 +55,8 @@ static void describe_tenants(const tenant *tenants, int64_t n, td_string *text)
 {
     char bytes[TD_UNIT_TEXT];
     for (int64_t i = 0; i < n && i < NAMED_TENANTS; i++) {
-        td_string_format(text, "%s%s %s", i ? "; " : "", tenants[i].name, td_format_bytes(bytes, (double)tenants[i].bytes));
+        td_string_format(text, "%s%s %s", i ? "; " : "", tenants[i].name,
+                         td_format_bytes(bytes, (double)tenants[i].bytes));
         if (tenants[i].state_bytes)
             td_string_format(text, " + its state %s", td_format_bytes(bytes, (double)tenants[i].state_bytes));
     }
@@ -73,9 +74,10 @@ static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_
     describe_tenants(tenants, n, &text);
     td_free(tenants);
     TD_TRY(td_string_finish(&text, &largest));
-    td_status *status = TD_ERROR(TD_DOES_NOT_FIT, "does not fit: %s has %s and the plan needs %s (%s short)",
-                                 plan->sites[site].name, td_format_bytes(has, (double)capacity),
-                                 td_format_bytes(needs, (double)need), td_format_bytes(missing, (double)(need - capacity)));
+    td_status *status =
+        TD_ERROR(TD_DOES_NOT_FIT, "does not fit: %s has %s and the plan needs %s (%s short)", plan->sites[site].name,
+                 td_format_bytes(has, (double)capacity), td_format_bytes(needs, (double)need),
+                 td_format_bytes(missing, (double)(need - capacity)));
     status = td_status_help(status, "largest: %s", largest);
     td_free(largest);
     return status;

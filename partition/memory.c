@@ -183,10 +183,12 @@ static bool may_work_in_place(const td_plan *plan, const use_lists *l, int32_t n
 {
     int32_t root = td_plan_root(plan, input);
     const td_plan_value *from = &plan->values[root], *to = &plan->values[output];
-    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled != to->doubled || from->device != to->device)
+    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled != to->doubled ||
+        from->device != to->device)
         return false;
     if (plan->graph->values[input].kind != TD_DENSE || plan->graph->values[output].kind != TD_DENSE ||
-        plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] || root_is_read_by_caller(plan, root))
+        plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] ||
+        root_is_read_by_caller(plan, root))
         return false;
     for (int32_t k = l->head[root]; k >= 0; k = l->next[k])
         if (l->node[k] != node && !happens_before(plan, l->node[k], node))
@@ -285,9 +287,13 @@ static int64_t collect_blocks(const td_plan *plan, const users *u, int32_t site,
         const td_plan_value *value = &plan->values[v];
         if (value->storage != TD_ARENA || value->device != site)
             continue;
-        blocks[n++] = (block){.value = v, .producer = plan->graph->values[v].producer, .first_user = u->first[v],
-                              .n_users = u->first[v + 1] - u->first[v], .bytes = value->block_bytes * (value->doubled ? 2 : 1),
-                              .name = plan->graph->values[v].name, .kept = value->doubled || root_is_read_by_caller(plan, v)};
+        blocks[n++] = (block){.value = v,
+                              .producer = plan->graph->values[v].producer,
+                              .first_user = u->first[v],
+                              .n_users = u->first[v + 1] - u->first[v],
+                              .bytes = value->block_bytes * (value->doubled ? 2 : 1),
+                              .name = plan->graph->values[v].name,
+                              .kept = value->doubled || root_is_read_by_caller(plan, v)};
     }
     return n;
 }
@@ -322,7 +328,8 @@ static td_status *verify(const td_plan *plan, const users *u)
     for (int32_t a = 0; a < plan->graph->n_values && plan->graph->n_values <= 2000; a++)
         for (int32_t b = a + 1; b < plan->graph->n_values; b++) {
             const td_plan_value *x = &plan->values[a], *y = &plan->values[b];
-            if (x->storage != TD_ARENA || y->storage != TD_ARENA || !x->block_bytes || !y->block_bytes || !td_plan_overlap(plan, a, b))
+            if (x->storage != TD_ARENA || y->storage != TD_ARENA || !x->block_bytes || !y->block_bytes ||
+                !td_plan_overlap(plan, a, b))
                 continue;
             bool a_first = true, b_first = true;
             for (int32_t i = u->first[a]; i < u->first[a + 1]; i++)
@@ -344,7 +351,8 @@ static td_status *check_total(const td_plan *plan)
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         for (int32_t copies = plan->values[v].doubled ? 2 : 1; copies > 0; copies--)
             if (!td_add_checked(total, plan->values[v].block_bytes, &total))
-                return TD_ERROR(TD_DOES_NOT_FIT, "does not fit: the values up to \"%s\" take more than 2^63 bytes together",
+                return TD_ERROR(TD_DOES_NOT_FIT,
+                                "does not fit: the values up to \"%s\" take more than 2^63 bytes together",
                                 plan->graph->values[v].name);
     return NULL;
 }

@@ -125,7 +125,8 @@ static char *copy_cluster_name(const td_plan *plan, const td_cluster *cluster)
     const td_node *first = &plan->graph->nodes[plan->sequence[cluster->first]];
     const char *to = plan->sites[plan->values[first->outputs[0]].device].name;
     const char *value = plan->graph->values[first->inputs[0]].name;
-    return cluster->n == 1 ? td_format("%s -> %s", value, to) : td_format("%s and %d more -> %s", value, cluster->n - 1, to);
+    return cluster->n == 1 ? td_format("%s -> %s", value, to)
+                           : td_format("%s and %d more -> %s", value, cluster->n - 1, to);
 }
 
 /* What all nodes of a cluster are, where that says more than their scopes. */
@@ -161,7 +162,8 @@ static char *scopes_name(const td_plan *plan, const td_cluster *cluster)
             known = known || (strcspn(seen[k], "./@") == length && strncmp(seen[k], node->name, length) == 0);
         if (known)
             continue;
-        td_string_format(&name, "%s%.*s", scopes ? "+" : "", scopes < MOST ? (int)length : 2, scopes < MOST ? node->name : "..");
+        td_string_format(&name, "%s%.*s", scopes ? "+" : "", scopes < MOST ? (int)length : 2,
+                         scopes < MOST ? node->name : "..");
         if (scopes < MOST)
             seen[scopes] = node->name;
         scopes++;
@@ -189,8 +191,8 @@ static td_status *finish_clusters(td_plan *plan)
             cluster->seconds += p->seconds;
             cluster->rank = p->rank > cluster->rank ? p->rank : cluster->rank;
         }
-        cluster->name = cluster->lane == TD_QUEUE_COMPUTE ? compute_cluster_name(plan, cluster)
-                                                          : copy_cluster_name(plan, cluster);
+        cluster->name =
+            cluster->lane == TD_QUEUE_COMPUTE ? compute_cluster_name(plan, cluster) : copy_cluster_name(plan, cluster);
         if (!cluster->name)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a subgraph's name");
     }
@@ -202,8 +204,8 @@ static td_status *verify(const td_plan *plan, const td_edges *edges)
     for (int32_t a = 0; a < plan->graph->n_nodes; a++)
         for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++) {
             const td_plan_node *p = &plan->nodes[a], *q = &plan->nodes[edges->to[k]];
-            bool ordered = p->cluster == q->cluster ? p->position < q->position
-                                                    : td_cluster_reaches(plan, p->cluster, q->cluster);
+            bool ordered =
+                p->cluster == q->cluster ? p->position < q->position : td_cluster_reaches(plan, p->cluster, q->cluster);
             if (!ordered)
                 return TD_ERROR(TD_INTERNAL, "order: \"%s\" must run before \"%s\"", plan->graph->nodes[a].name,
                                 plan->graph->nodes[edges->to[k]].name);

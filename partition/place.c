@@ -25,7 +25,8 @@ static int32_t find(const td_plan *plan, const char *name)
 static td_status *unknown_device(const td_plan *plan, const char *who, const char *name)
 {
     char *names = td_plan_site_names(plan->sites, plan->n_sites);
-    td_status *status = TD_ERROR(TD_INVALID_ARGUMENT, "%s asks for device \"%s\"; there is: %s", who, name, names ? names : "");
+    td_status *status =
+        TD_ERROR(TD_INVALID_ARGUMENT, "%s asks for device \"%s\"; there is: %s", who, name, names ? names : "");
     td_free(names);
     return status;
 }
@@ -127,8 +128,8 @@ static td_status *check_capable(td_plan *plan, int32_t id, const choice *c)
     TD_TRY(td_plan_supports(plan->graph, &plan->sites[c->site], id, &supported, reason, sizeof reason));
     if (supported || !c->marked)
         return NULL;
-    return TD_ERROR(TD_UNSUPPORTED, "%s \"%s\" cannot run on %s: %s; it is there because %s", node->op->name, node->name,
-                    plan->sites[c->site].name, reason, c->cause);
+    return TD_ERROR(TD_UNSUPPORTED, "%s \"%s\" cannot run on %s: %s; it is there because %s", node->op->name,
+                    node->name, plan->sites[c->site].name, reason, c->cause);
 }
 
 static td_status *assign(td_plan *plan, int32_t id, choice *c)
@@ -247,9 +248,9 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
     if (node->forward >= 0 && own && own != rule_of(request, graph->nodes[node->forward].name))
         return by_rule(plan, request, node->name, "", c);
     if (node->forward >= 0)
-        return choose(c, plan->nodes[node->forward].device, false,
-                      td_format("it is the gradient of \"%s\", which runs there (colocation)",
-                                graph->nodes[node->forward].name));
+        return choose(
+            c, plan->nodes[node->forward].device, false,
+            td_format("it is the gradient of \"%s\", which runs there (colocation)", graph->nodes[node->forward].name));
     int32_t parameter = node->n_outputs ? graph->values[node->outputs[0]].parameter : -1;
     for (int32_t i = 0; parameter < 0 && i < node->n_inputs; i++)
         if (node->inputs[i] >= 0 && plan->values[node->inputs[i]].device >= 0)
@@ -284,8 +285,9 @@ static td_status *refuse_dense_host_gradient(const td_plan *plan, int32_t id)
                  strcmp(node->op->name, "embedding_bag_gradient_dense") == 0;
     if (!dense || plan->n_sites == 1 || plan->nodes[id].device != plan->host)
         return NULL;
-    return TD_ERROR(TD_UNSUPPORTED, "embedding \"%s\" runs on the host and asks for a dense gradient, the size of its whole "
-                                    "table; leave \"dense\" off (row-sparse), or place it on an accelerator",
+    return TD_ERROR(TD_UNSUPPORTED,
+                    "embedding \"%s\" runs on the host and asks for a dense gradient, the size of its whole "
+                    "table; leave \"dense\" off (row-sparse), or place it on an accelerator",
                     plan->graph->nodes[node->forward].name);
 }
 
@@ -297,8 +299,9 @@ static td_status *verify(const td_plan *plan)
             return TD_ERROR(TD_INTERNAL, "place: \"%s\" has no device", node->name);
         for (int32_t i = 0; i < node->n_inputs; i++)
             if (td_node_writes(node, i) && plan->values[node->inputs[i]].device != plan->nodes[n].device)
-                return TD_ERROR(TD_UNSUPPORTED, "\"%s\" writes \"%s\" but runs on another device (%s, not %s): state never "
-                                                "crosses",
+                return TD_ERROR(TD_UNSUPPORTED,
+                                "\"%s\" writes \"%s\" but runs on another device (%s, not %s): state never "
+                                "crosses",
                                 node->name, plan->graph->values[node->inputs[i]].name,
                                 plan->sites[plan->nodes[n].device].name,
                                 plan->sites[plan->values[node->inputs[i]].device].name);

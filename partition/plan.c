@@ -223,15 +223,21 @@ td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *exte
             td_value_tensor(graph, n->inputs[i], extents, &tensors[i]);
     for (int32_t i = 0; i < n->n_outputs; i++)
         td_value_tensor(graph, n->outputs[i], extents, &tensors[n->n_inputs + i]);
-    *out_call = (td_kernel_call){.struct_size = sizeof *out_call, .op = n->op->name, .name = n->name, .attrs = n->attrs,
-                                 .inputs = tensors, .outputs = tensors + n->n_inputs, .n_attrs = n->n_attrs,
-                                 .n_inputs = n->n_inputs, .n_outputs = n->n_outputs};
+    *out_call = (td_kernel_call){.struct_size = sizeof *out_call,
+                                 .op = n->op->name,
+                                 .name = n->name,
+                                 .attrs = n->attrs,
+                                 .inputs = tensors,
+                                 .outputs = tensors + n->n_inputs,
+                                 .n_attrs = n->n_attrs,
+                                 .n_inputs = n->n_inputs,
+                                 .n_outputs = n->n_outputs};
     *out_storage = tensors;
     return NULL;
 }
 
-td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported, char *reason,
-                            size_t reason_bytes)
+td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported,
+                            char *reason, size_t reason_bytes)
 {
     td_kernel_call call;
     td_tensor *storage = NULL;

@@ -36,11 +36,11 @@ enum { TD_ALIGNMENT = 64 };
 typedef struct td_plan_value {
     int32_t device; /* -1: a scalar, everywhere */
     td_storage storage;
-    int32_t root;         /* of TD_ALIAS and TD_PREVIOUS */
-    bool doubled;         /* one block per step parity, so the next step may fill its own while this one is read */
-    int64_t bytes[3];     /* data, index, count at capacity */
-    int64_t offset;       /* of the block in the arena */
-    int64_t block_bytes;  /* of one parity, aligned */
+    int32_t root;        /* of TD_ALIAS and TD_PREVIOUS */
+    bool doubled;        /* one block per step parity, so the next step may fill its own while this one is read */
+    int64_t bytes[3];    /* data, index, count at capacity */
+    int64_t offset;      /* of the block in the arena */
+    int64_t block_bytes; /* of one parity, aligned */
 } td_plan_value;
 
 typedef enum td_early { TD_EARLY_NONE = 0, TD_EARLY_FIRST, TD_EARLY_REST } td_early;
@@ -49,8 +49,8 @@ typedef struct td_plan_node {
     int32_t device;
     td_queue_kind lane;
     char *cause;
-    bool moved;     /* unmarked, but the default device cannot run it */
-    td_early early; /* a lookup's part that may run before the update of the step before, or the rest */
+    bool moved;                /* unmarked, but the default device cannot run it */
+    td_early early;            /* a lookup's part that may run before the update of the step before, or the rest */
     int32_t cluster, position; /* position within the cluster */
     td_cost cost;
     double seconds; /* estimated */
@@ -108,8 +108,8 @@ struct td_plan {
 
     bool training;
     uint64_t random_seed;
-    int32_t loss, seed, random; /* values; -1: none */
-    int32_t sample_extent;      /* the extent that counts samples, or -1 */
+    int32_t loss, seed, random;  /* values; -1: none */
+    int32_t sample_extent;       /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
     int32_t *gradients;          /* during building: gradient value of each value, or -1 */
     int64_t n_gradients;
@@ -153,11 +153,11 @@ char *td_plan_site_names(const td_plan_site *sites, int32_t n_sites);
 td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *extents, td_kernel_call *out_call,
                         td_tensor **out_storage) TD_MUST_USE;
 /* Asks a site to take a cluster over whole. *out_kernel NULL: it declines, or cannot. */
-td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel, size_t *out_scratch_bytes)
-    TD_MUST_USE;
+td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel,
+                            size_t *out_scratch_bytes) TD_MUST_USE;
 /* Whether a site can run a node; if not, why. */
-td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported, char *reason,
-                            size_t reason_bytes) TD_MUST_USE;
+td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported,
+                            char *reason, size_t reason_bytes) TD_MUST_USE;
 /* Estimated seconds of a call on a site. */
 double td_plan_estimate(const td_plan_site *site, const td_cost *cost);
 /* The next multiple of TD_ALIGNMENT: what a buffer takes in an arena. */

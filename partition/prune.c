@@ -23,7 +23,8 @@ static td_status *compact_values(td_graph *graph, const bool *keep_value, int32_
             continue;
         }
         graph->values[n] = *info;
-        TD_TRY(td_name_map_put(&graph->value_names, graph->values[n].name, (int32_t)n)); /* replaces: cannot fail midway */
+        TD_TRY(
+            td_name_map_put(&graph->value_names, graph->values[n].name, (int32_t)n)); /* replaces: cannot fail midway */
         n++;
     }
     graph->n_values = n;

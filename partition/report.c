@@ -64,9 +64,12 @@ void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *ou
 
 td_plan_summary td_plan_summarize(const td_plan *plan)
 {
-    td_plan_summary summary = {.devices = plan->n_sites, .subgraphs = count_subgraphs(plan),
-                               .cut_edges = count_cut_edges(plan), .plan_ms = plan->plan_s * 1e3,
-                               .step_bound_s = step_bound(plan), .early_lookup = plan->early_lookup};
+    td_plan_summary summary = {.devices = plan->n_sites,
+                               .subgraphs = count_subgraphs(plan),
+                               .cut_edges = count_cut_edges(plan),
+                               .plan_ms = plan->plan_s * 1e3,
+                               .step_bound_s = step_bound(plan),
+                               .early_lookup = plan->early_lookup};
     td_plan_copy_bytes(plan, NULL, &summary.to_device_bytes_per_step, &summary.to_host_bytes_per_step);
     return summary;
 }
@@ -75,11 +78,15 @@ td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index)
 {
     const td_plan_site *site = &plan->sites[index];
     const td_plan_arena *arena = &plan->arenas[index];
-    td_plan_device_summary summary = {
-        .name = site->name, .backend = site->backend, .description = site->properties.description,
-        .capacity_bytes = site->properties.memory_bytes, .peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes),
-        .parameter_bytes = (uint64_t)arena->parameter_bytes, .state_bytes = (uint64_t)arena->state_bytes,
-        .activation_bytes = (uint64_t)arena->bytes, .is_host = site->is_host};
+    td_plan_device_summary summary = {.name = site->name,
+                                      .backend = site->backend,
+                                      .description = site->properties.description,
+                                      .capacity_bytes = site->properties.memory_bytes,
+                                      .peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes),
+                                      .parameter_bytes = (uint64_t)arena->parameter_bytes,
+                                      .state_bytes = (uint64_t)arena->state_bytes,
+                                      .activation_bytes = (uint64_t)arena->bytes,
+                                      .is_host = site->is_host};
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].device == index && plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             summary.busy_s += plan->clusters[c].seconds;
@@ -133,8 +140,8 @@ static json_t *node_json(const td_plan *plan, int32_t id)
     const td_node *node = &plan->graph->nodes[id];
     const td_plan_node *p = &plan->nodes[id];
     double bytes = p->cost.bytes_read + p->cost.bytes_written;
-    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:b}", "name", node->name, "op", node->op->name, "device",
-                     plan->sites[p->device].name, "cause", p->cause, "flops", p->cost.flops, "bytes", bytes,
+    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:b}", "name", node->name, "op", node->op->name,
+                     "device", plan->sites[p->device].name, "cause", p->cause, "flops", p->cost.flops, "bytes", bytes,
                      "flops_per_byte", bytes > 0 ? p->cost.flops / bytes : 0.0, "ms", p->seconds * 1e3, "moved",
                      (int)p->moved);
 }
@@ -152,9 +159,9 @@ static json_t *cluster_json(const td_plan *plan, int32_t index)
         bytes += plan->nodes[node].cost.bytes_read + plan->nodes[node].cost.bytes_written;
         json_array_append_new(ops, node_json(plan, node));
     }
-    return json_pack("{s:i, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "id", index, "name", cluster->name, "device",
-                     plan->sites[cluster->device].name, "n_ops", cluster->n, "ms", cluster->seconds * 1e3, "flops", flops,
-                     "bytes", bytes, "flops_per_byte", bytes > 0 ? flops / bytes : 0.0, "why",
+    return json_pack("{s:i, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "id", index, "name", cluster->name,
+                     "device", plan->sites[cluster->device].name, "n_ops", cluster->n, "ms", cluster->seconds * 1e3,
+                     "flops", flops, "bytes", bytes, "flops_per_byte", bytes > 0 ? flops / bytes : 0.0, "why",
                      plan->nodes[plan->sequence[cluster->first]].cause, "after", after, "ops", ops);
 }
 
@@ -168,10 +175,10 @@ static json_t *cuts_json(const td_plan *plan)
         if (p->lane == TD_QUEUE_COMPUTE)
             continue;
         int32_t from = plan->values[node->inputs[0]].device, to = plan->values[node->outputs[0]].device;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f}", "value",
-                                              plan->graph->values[node->inputs[0]].name, "from", plan->sites[from].name,
-                                              "to", plan->sites[to].name, "bytes", (json_int_t)p->cost.bytes_read, "ms",
-                                              p->seconds * 1e3));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:I, s:f}", "value", plan->graph->values[node->inputs[0]].name,
+                                        "from", plan->sites[from].name, "to", plan->sites[to].name, "bytes",
+                                        (json_int_t)p->cost.bytes_read, "ms", p->seconds * 1e3));
     }
     return list;
 }
@@ -182,7 +189,8 @@ static json_t *moved_json(const td_plan *plan)
     for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
         int32_t n = plan->sequence[i];
         if (plan->nodes[n].moved)
-            json_array_append_new(list, json_pack("{s:s, s:s}", "op", plan->graph->nodes[n].name, "why", plan->nodes[n].cause));
+            json_array_append_new(
+                list, json_pack("{s:s, s:s}", "op", plan->graph->nodes[n].name, "why", plan->nodes[n].cause));
     }
     return list;
 }
@@ -205,8 +213,9 @@ static json_t *flags_json(const td_plan *plan)
             if (plan->clusters[cluster->before[i]].lane != TD_QUEUE_COMPUTE)
                 copies += plan->clusters[cluster->before[i]].seconds;
         if (bytes > 0 && flops / bytes < 1 && copies > cluster->seconds)
-            json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f}", "subgraph", cluster->name, "flops_per_byte",
-                                                  flops / bytes, "ms", cluster->seconds * 1e3, "copies_ms", copies * 1e3));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:f, s:f, s:f}", "subgraph", cluster->name, "flops_per_byte",
+                                            flops / bytes, "ms", cluster->seconds * 1e3, "copies_ms", copies * 1e3));
     }
     return list;
 }
@@ -224,12 +233,12 @@ td_status *td_plan_json(const td_plan *plan, char **out_text)
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             json_array_append_new(subgraphs, cluster_json(plan, c));
-    json_t *root = json_pack("{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs,
-                             "n_cut_edges", s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step,
-                             "to_host_bytes_per_step", (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms,
-                             "step_bound_ms", s.step_bound_s * 1e3, "early_lookup", (int)s.early_lookup, "pipelined",
-                             (int)plan->pipelined, "devices", devices, "subgraphs", subgraphs, "cut_edges", cuts_json(plan),
-                             "moved", moved_json(plan), "flags", flags_json(plan));
+    json_t *root = json_pack(
+        "{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs, "n_cut_edges",
+        s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step, "to_host_bytes_per_step",
+        (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms", s.step_bound_s * 1e3,
+        "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices", devices, "subgraphs",
+        subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags", flags_json(plan));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (text)
@@ -253,8 +262,8 @@ static void dot_clusters(const td_plan *plan, td_string *text)
                          compute ? colours[cluster->device % N_COLOURS] : "#eeeeee");
         for (int32_t i = 0; i < cluster->n; i++) {
             const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
-            td_string_format(text, "    \"%s\" [label=\"%s\\n%s\", shape=%s, style=filled, fillcolor=white];\n", node->name,
-                             node->name, node->op->name, compute ? "box" : "cds");
+            td_string_format(text, "    \"%s\" [label=\"%s\\n%s\", shape=%s, style=filled, fillcolor=white];\n",
+                             node->name, node->name, node->op->name, compute ? "box" : "cds");
         }
         td_string_append(text, "  }\n");
     }
@@ -321,7 +330,8 @@ static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_stri
             td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)parameters));
         if (parameters && plan->sites[s].properties.memory_bytes) {
             double used = (double)(plan->arenas[s].store_bytes + plan->arenas[s].bytes);
-            td_string_format(text, ", of %s free", td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));
+            td_string_format(text, ", of %s free",
+                             td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));
         }
         td_string_append(text, "\n");
     }
@@ -341,7 +351,8 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
     const td_node *node = &plan->graph->nodes[id];
     char time[TD_UNIT_TEXT], traffic[TD_UNIT_TEXT];
     double bytes = p->cost.bytes_read + p->cost.bytes_written, intensity = bytes > 0 ? p->cost.flops / bytes : 0;
-    td_string_format(&text, "%s (%s) runs on %s\n  because %s\n", op, node->op->name, plan->sites[p->device].name, p->cause);
+    td_string_format(&text, "%s (%s) runs on %s\n  because %s\n", op, node->op->name, plan->sites[p->device].name,
+                     p->cause);
     td_string_format(&text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
                      td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
     td_status *status = explain_other_devices(plan, id, &text);
@@ -349,6 +360,7 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
         td_string_deinit(&text);
         return status;
     }
-    td_string_format(&text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound", intensity);
+    td_string_format(&text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound",
+                     intensity);
     return td_string_finish(&text, out_text);
 }

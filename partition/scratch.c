@@ -53,7 +53,8 @@ static td_status *add_scratch(td_plan *plan)
         arena->scratch_bytes = bytes > arena->scratch_bytes ? bytes : arena->scratch_bytes;
     }
     for (int32_t s = 0; s < plan->n_sites; s++)
-        plan->arenas[s].bytes = td_plan_align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
+        plan->arenas[s].bytes =
+            td_plan_align(plan->arenas[s].bytes) + plan->arenas[s].scratch_bytes * plan->sites[s].lanes;
     return NULL;
 }
 

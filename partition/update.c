@@ -21,8 +21,9 @@ static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
             continue;
         group->rule = td_rule_find(entry->optimizer.name);
         if (!group->rule)
-            return TD_ERROR(TD_NOT_FOUND, "optimizer group \"%s\": there is no optimizer \"%s\"; did you mean \"%s\"? "
-                                          "(tandem ops lists them)",
+            return TD_ERROR(TD_NOT_FOUND,
+                            "optimizer group \"%s\": there is no optimizer \"%s\"; did you mean \"%s\"? "
+                            "(tandem ops lists them)",
                             entry->match, entry->optimizer.name, td_rule_nearest(entry->optimizer.name));
         td_status *status = td_rule_resolve(group->rule, &entry->optimizer, &group->settings);
         if (!status)
@@ -52,7 +53,8 @@ static td_status *coefficients_of(td_plan *plan, td_plan_group *group, td_value 
     return plan->graph->failed ? td_graph_check(plan->graph) : NULL;
 }
 
-static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group *group, const td_slot *slot, td_value *out)
+static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group *group, const td_slot *slot,
+                           td_value *out)
 {
     td_graph *graph = plan->graph;
     td_shape shape = graph->values[parameter].shape;
@@ -86,9 +88,9 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
     td_graph *graph = plan->graph;
     td_plan_group *group = group_of(plan, graph->values[parameter].name);
     if (!group)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "no optimizer group matches parameter \"%s\"",
-                                       graph->values[parameter].name),
-                              "add a group with match \"*\" at the end, or freeze the parameter");
+        return td_status_help(
+            TD_ERROR(TD_INVALID_ARGUMENT, "no optimizer group matches parameter \"%s\"", graph->values[parameter].name),
+            "add a group with match \"*\" at the end, or freeze the parameter");
     td_value inputs[3 + TD_MAX_SLOTS] = {{graph, parameter}, {graph, gradient}};
     const td_slot *slots = NULL;
     TD_TRY(check_kind(graph, group->rule, parameter, gradient));

@@ -111,9 +111,13 @@ static td_status *concatenate(td_session *session, const td_cluster *cluster, td
         for (int32_t i = 0; i < n_inputs + n_outputs; i++)
             if (in->values[i] >= 0)
                 td_value_tensor(plan->graph, in->values[i], NULL, &in->tensors[parity][i]);
-        in->call[parity] = (td_kernel_call){.struct_size = sizeof in->call[parity], .op = "subgraph", .name = cluster->name,
-                                            .inputs = in->tensors[parity], .outputs = in->tensors[parity] + n_inputs,
-                                            .n_inputs = n_inputs, .n_outputs = n_outputs};
+        in->call[parity] = (td_kernel_call){.struct_size = sizeof in->call[parity],
+                                            .op = "subgraph",
+                                            .name = cluster->name,
+                                            .inputs = in->tensors[parity],
+                                            .outputs = in->tensors[parity] + n_inputs,
+                                            .n_inputs = n_inputs,
+                                            .n_outputs = n_outputs};
     }
     fill_addresses(session, in, n_inputs + n_outputs);
     return NULL;
@@ -134,7 +138,8 @@ static td_status *bind_delegate(td_session *session, const td_cluster *cluster, 
     in->updates = has_update(session->plan, cluster);
     TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
     if (!in->kernel)
-        return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now", cluster->name);
+        return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now",
+                        cluster->name);
     return concatenate(session, cluster, in);
 }
 
@@ -190,8 +195,8 @@ static td_status *allocate_arenas(td_session *session)
     for (int32_t s = 0; s < plan->n_sites; s++) {
         if (!plan->arenas[s].bytes)
             continue;
-        td_status *status = plan->sites[s].api->allocate(plan->sites[s].device, (size_t)plan->arenas[s].bytes,
-                                                         &session->arenas[s]);
+        td_status *status =
+            plan->sites[s].api->allocate(plan->sites[s].device, (size_t)plan->arenas[s].bytes, &session->arenas[s]);
         if (status)
             return td_status_prefix(status, "arena on %s", plan->sites[s].name);
     }
@@ -276,23 +281,26 @@ static td_status *learn_extent(td_session *session, const char *input, const cha
     if (dim.extent < 0) {
         if (actual == dim.constant)
             return NULL;
-        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", the graph says %" PRId64, input, what, actual,
-                        dim.constant);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", the graph says %" PRId64, input, what,
+                        actual, dim.constant);
     }
     const td_extent_info *extent = &graph->extents[dim.extent];
     int64_t size = actual - dim.constant;
     if (size < 0 || size % dim.multiple)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", not a multiple of what extent \"%s\" stands for",
-                        input, what, actual, extent->name);
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "input \"%s\": %s is %" PRId64 ", not a multiple of what extent \"%s\" stands for", input, what,
+                        actual, extent->name);
     size /= dim.multiple;
     if (size > extent->capacity)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s needs extent \"%s\" = %" PRId64
-                                                            ", beyond its capacity %" PRId64,
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                       "input \"%s\": %s needs extent \"%s\" = %" PRId64
+                                       ", beyond its capacity %" PRId64,
                                        input, what, extent->name, size, extent->capacity),
                               "plan with a larger capacity (a larger batch)");
     if (session->extents[dim.extent] >= 0 && session->extents[dim.extent] != size)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s makes extent \"%s\" = %" PRId64 ", another input %" PRId64, input,
-                        what, extent->name, size, session->extents[dim.extent]);
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "input \"%s\": %s makes extent \"%s\" = %" PRId64 ", another input %" PRId64, input, what,
+                        extent->name, size, session->extents[dim.extent]);
     session->extents[dim.extent] = size;
     return NULL;
 }
@@ -343,7 +351,8 @@ static void refresh(td_session *session, int32_t parity)
                 t->entries = sized.entries;
             }
             if (in->kind == TD_RUN_COPY)
-                td_value_bytes(plan->graph, plan->graph->nodes[in->node].outputs[0], session->extents, in->copy_bytes[parity]);
+                td_value_bytes(plan->graph, plan->graph->nodes[in->node].outputs[0], session->extents,
+                               in->copy_bytes[parity]);
         }
 }
 

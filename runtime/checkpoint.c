@@ -42,9 +42,9 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
     for (int32_t i = begin; i < end; i++) {
         const td_store_entry *entry = &store->entries[i];
         char *name = tensor_name(entry);
-        td_status *status = name ? td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank,
-                                                          entry->tensor.dims)
-                                 : no_memory();
+        td_status *status =
+            name ? td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims)
+                 : no_memory();
         td_free(name);
         TD_TRY(status);
     }
@@ -81,7 +81,8 @@ static td_status *write_shard(const td_store *store, const char *path, int32_t b
     return td_safetensors_commit(writer);
 }
 
-static td_status *add_shard(const td_store *store, const char *directory, int32_t begin, int32_t end, void *piece, json_t *shards)
+static td_status *add_shard(const td_store *store, const char *directory, int32_t begin, int32_t end, void *piece,
+                            json_t *shards)
 {
     char file[32], checksum[32];
     uint64_t hash = 0;
@@ -111,11 +112,12 @@ static td_status *write_shards(const td_store *store, const char *directory, jso
     return status;
 }
 
-static td_status *write_manifest(const td_store *store, const char *directory, td_data_position position, json_t *shards)
+static td_status *write_manifest(const td_store *store, const char *directory, td_data_position position,
+                                 json_t *shards)
 {
-    json_t *root = json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O}", "format", format_name, "version", FORMAT_VERSION,
-                             "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates, "seed",
-                             (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
+    json_t *root = json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O}", "format", format_name, "version",
+                             FORMAT_VERSION, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates,
+                             "seed", (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
                              (json_int_t)position.batch, "shards", shards);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
     td_status *status = text && path ? td_file_write(path, text, strlen(text)) : no_memory();
@@ -196,7 +198,8 @@ static td_status *open_shard(loading *l, const json_t *shard)
     td_status *status = path ? td_file_hash(path, &hash) : no_memory();
     (void)snprintf(found, sizeof found, "%016" PRIx64, hash);
     if (!status && strcmp(found, checksum) != 0)
-        status = TD_ERROR(TD_DATA_ERROR, "%s: checksum %s, the manifest says %s: the file is damaged or of another checkpoint", file,
+        status = TD_ERROR(TD_DATA_ERROR,
+                          "%s: checksum %s, the manifest says %s: the file is damaged or of another checkpoint", file,
                           found, checksum);
     if (!status)
         status = td_safetensors_open(path, &l->files[l->n_files]);
@@ -275,7 +278,8 @@ static td_status *refuse_strangers(const loading *l)
             if (!parameter && !state)
                 return TD_ERROR(TD_DATA_ERROR, "\"%s\" is neither a parameter nor a state", name);
             if (parameter && td_store_find(l->store, name + 6) < 0)
-                return TD_ERROR(TD_DATA_ERROR, "the model has no parameter \"%s\": this checkpoint is of another model", name + 6);
+                return TD_ERROR(TD_DATA_ERROR, "the model has no parameter \"%s\": this checkpoint is of another model",
+                                name + 6);
         }
     return NULL;
 }

@@ -97,7 +97,8 @@ void td_session_reset_slot(td_session *session, int64_t step)
 {
     td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
     const td_plan *plan = session->plan;
-    bool first = step == session->completed + 1; /* nothing before it is in flight: no one will count its `across` down */
+    bool first =
+        step == session->completed + 1; /* nothing before it is in flight: no one will count its `across` down */
     for (int32_t c = 0; c < plan->n_clusters; c++)
         atomic_store_explicit(&slot->waiting[c], plan->clusters[c].n_before + 1, memory_order_relaxed);
     for (int32_t c = 0; !first && plan->pipelined && c < plan->n_clusters; c++)
@@ -158,7 +159,8 @@ static td_status *run_instruction(td_lane *lane, const td_plan_site *site, td_in
     case TD_RUN_COPY:
         return run_copy(lane, site, in, parity);
     case TD_RUN_HOST_CALL:
-        return node->host_function(node->host_context, call->inputs, call->n_inputs, &in->tensors[parity][call->n_inputs]);
+        return node->host_function(node->host_context, call->inputs, call->n_inputs,
+                                   &in->tensors[parity][call->n_inputs]);
     case TD_RUN_KERNEL:
         break;
     }
@@ -306,7 +308,8 @@ static td_status *open_groups(td_session *session)
         session->group_of[c] = group_for(session, plan->clusters[c].device, plan->clusters[c].lane);
     for (int32_t g = 0; g < session->n_groups; g++) {
         TD_TRY(TD_NEW(session->groups[g].ready, 2 * plan->n_clusters + 1));
-        session->n_lanes += session->groups[g].kind == TD_QUEUE_COMPUTE ? plan->sites[session->groups[g].site].lanes : 1;
+        session->n_lanes +=
+            session->groups[g].kind == TD_QUEUE_COMPUTE ? plan->sites[session->groups[g].site].lanes : 1;
     }
     return NULL;
 }

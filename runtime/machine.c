@@ -93,8 +93,8 @@ static td_status *choose_default(td_machine *machine, const char *name)
     int32_t site = td_plan_find_site(machine->sites, machine->n_sites, machine->host, machine->standard, name);
     if (site < 0) {
         char *names = td_plan_site_names(machine->sites, machine->n_sites);
-        td_status *status = TD_ERROR(TD_INVALID_ARGUMENT, "placement.default asks for device \"%s\"; there is: %s", name,
-                                     names ? names : "");
+        td_status *status = TD_ERROR(TD_INVALID_ARGUMENT, "placement.default asks for device \"%s\"; there is: %s",
+                                     name, names ? names : "");
         td_free(names);
         return status;
     }

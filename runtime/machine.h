@@ -9,7 +9,7 @@
 #include "partition/plan.h"
 
 struct td_machine {
-    int64_t references; /* atomic */
+    int64_t references;  /* atomic */
     td_plan_site *sites; /* names and backends are owned here */
     int32_t n_sites, host, standard;
     td_topology *topology;

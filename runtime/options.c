@@ -75,7 +75,8 @@ failed:
 void td_add_device(td_train_options *options, const char *name, const char *what)
 {
     if (options->machine) {
-        fail(options, TD_ERROR(TD_INVALID_ARGUMENT, "device \"%s\" comes too late: a plan was made with these options", name));
+        fail(options,
+             TD_ERROR(TD_INVALID_ARGUMENT, "device \"%s\" comes too late: a plan was made with these options", name));
         return;
     }
     for (int64_t i = 0; i < options->devices.n; i++)
@@ -91,8 +92,9 @@ void td_add_device(td_train_options *options, const char *name, const char *what
 void td_default_device(td_train_options *options, const char *name)
 {
     if (options->machine) {
-        fail(options, TD_ERROR(TD_INVALID_ARGUMENT, "default device \"%s\" comes too late: a plan was made with these options",
-                               name ? name : "(the first accelerator)"));
+        fail(options,
+             TD_ERROR(TD_INVALID_ARGUMENT, "default device \"%s\" comes too late: a plan was made with these options",
+                      name ? name : "(the first accelerator)"));
         return;
     }
     td_free(options->default_device);

@@ -25,11 +25,12 @@ static td_status *check(td_graph *graph, td_train_options *options)
 
 static void describe_optimizer(td_string *text, const td_optimizer *o)
 {
-    td_string_format(text, " %s %a %a %a %a %a %a %a %a %a %a %a %d", o->name ? o->name : "frozen", o->lr, o->momentum, o->beta1,
-                     o->beta2, o->epsilon, o->weight_decay, o->alpha, o->l1, o->l2, o->lr_power, o->initial_accumulator,
-                     (int)o->nesterov);
-    td_string_format(text, " %d %" PRId64 " %" PRId64 " %" PRId64 " %a %a", (int)o->schedule.kind, o->schedule.warmup_steps,
-                     o->schedule.total_steps, o->schedule.every, o->schedule.factor, o->schedule.final_factor);
+    td_string_format(text, " %s %a %a %a %a %a %a %a %a %a %a %a %d", o->name ? o->name : "frozen", o->lr, o->momentum,
+                     o->beta1, o->beta2, o->epsilon, o->weight_decay, o->alpha, o->l1, o->l2, o->lr_power,
+                     o->initial_accumulator, (int)o->nesterov);
+    td_string_format(text, " %d %" PRId64 " %" PRId64 " %" PRId64 " %a %a", (int)o->schedule.kind,
+                     o->schedule.warmup_steps, o->schedule.total_steps, o->schedule.every, o->schedule.factor,
+                     o->schedule.final_factor);
 }
 
 /* Everything a plan depends on, as text: equal keys, equal plans. *out_key stays NULL for graphs with host functions, whose
@@ -44,14 +45,14 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
         if (graph->nodes[i].host_function)
             return NULL;
     TD_TRY(td_graph_print(graph, &printed));
-    td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d default %d\n", request->loss, options->seed,
-                     (int)options->offload_embedding, (int)options->no_pipeline, (int)options->early_lookup,
-                     request->default_site);
+    td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d default %d\n", request->loss,
+                     options->seed, (int)options->offload_embedding, (int)options->no_pipeline,
+                     (int)options->early_lookup, request->default_site);
     for (int32_t i = 0; i < request->n_outputs; i++)
         td_string_format(&text, "output %d\n", request->outputs[i]);
     for (int64_t i = 0; i < options->placements.n; i++)
-        td_string_format(&text, "place %s %s %s\n", options->placements.items[i].match, options->placements.items[i].value,
-                         options->placements.items[i].cause);
+        td_string_format(&text, "place %s %s %s\n", options->placements.items[i].match,
+                         options->placements.items[i].value, options->placements.items[i].cause);
     for (int64_t i = 0; i < options->groups.n; i++) {
         td_string_format(&text, "group %s", options->groups.items[i].match);
         describe_optimizer(&text, &options->groups.items[i].optimizer);
@@ -76,7 +77,8 @@ td_plan *td_machine_find_plan(td_machine *machine, const char *key)
 td_status *td_machine_keep_plan(td_machine *machine, td_plan *plan)
 {
     pthread_mutex_lock(&machine->mutex);
-    td_status *status = td_grow(&machine->cached, &machine->cached_capacity, machine->n_cached, sizeof *machine->cached);
+    td_status *status =
+        td_grow(&machine->cached, &machine->cached_capacity, machine->n_cached, sizeof *machine->cached);
     if (!status)
         machine->cached[machine->n_cached++] = td_plan_retain(plan);
     pthread_mutex_unlock(&machine->mutex);
@@ -159,8 +161,8 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
     *out_plan = NULL;
     TD_TRY(check(graph, options));
     td_machine *machine = options->machine;
-    td_plan_request request = {.loss = loss.id, .options = options, .default_site = machine->standard,
-                               .host_site = machine->host};
+    td_plan_request request = {
+        .loss = loss.id, .options = options, .default_site = machine->standard, .host_site = machine->host};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     return plan_graph(graph, &request, machine, out_plan);
@@ -181,9 +183,15 @@ td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_
             return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_evaluate: output %d is not a value of this graph", i);
         }
     }
-    td_plan_request request = {.loss = -1, .outputs = ids, .n_outputs = n_outputs, .options = options,
-                               .default_site = machine->standard, .host_site = machine->host,
-                               .home = store ? td_store_home : NULL, .held = store ? td_store_held : NULL, .home_context = store};
+    td_plan_request request = {.loss = -1,
+                               .outputs = ids,
+                               .n_outputs = n_outputs,
+                               .options = options,
+                               .default_site = machine->standard,
+                               .host_site = machine->host,
+                               .home = store ? td_store_home : NULL,
+                               .held = store ? td_store_held : NULL,
+                               .home_context = store};
     td_status *status = plan_graph(graph, &request, machine, out_plan);
     td_free(ids);
     return status;

@@ -143,7 +143,8 @@ static void count_early(td_session *session, int32_t parity)
             continue;
         td_value_tensor(plan->graph, node->outputs[1], session->parity_extents[parity], &ready);
         session->counters.bags_looked_up += td_tensor_elements(&ready);
-        session->counters.bags_looked_up_early += *(const int64_t *)td_session_address(session, node->outputs[2], parity, 0);
+        session->counters.bags_looked_up_early +=
+            *(const int64_t *)td_session_address(session, node->outputs[2], parity, 0);
     }
 }
 
@@ -158,11 +159,17 @@ static void fill_report(td_session *session, const td_step_slot *slot, td_step_r
 {
     const td_plan *plan = session->plan;
     int32_t parity = (int32_t)(slot->step % TD_PARITIES);
-    double now = td_session_now(), since = session->last_report_s > slot->begin_s ? session->last_report_s : slot->begin_s;
+    double now = td_session_now(),
+           since = session->last_report_s > slot->begin_s ? session->last_report_s : slot->begin_s;
     int64_t step = plan->training ? session->store->steps : session->counters.steps;
-    *report = (td_step_report){.step = step, .samples = slot->batch.samples,
-                               .loss = loss_of(session, parity), .seconds = now - since, .wait_data_s = slot->wait_data_s,
-                               .batch = &slot->batch, .outputs = session->outputs, .n_outputs = plan->n_outputs};
+    *report = (td_step_report){.step = step,
+                               .samples = slot->batch.samples,
+                               .loss = loss_of(session, parity),
+                               .seconds = now - since,
+                               .wait_data_s = slot->wait_data_s,
+                               .batch = &slot->batch,
+                               .outputs = session->outputs,
+                               .n_outputs = plan->n_outputs};
     for (int32_t i = 0; i < plan->n_outputs; i++) {
         td_value_tensor(plan->graph, plan->outputs[i], session->parity_extents[parity], &session->outputs[i]);
         session->outputs[i].data = td_session_address(session, plan->outputs[i], parity, 0);
@@ -198,8 +205,9 @@ static td_status *begin_run(td_session *session)
 {
     bool free_store = false;
     if (session->broken)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "an earlier error struck in the middle of an update: parameters are inconsistent; "
-                                             "load a checkpoint into a new store");
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "an earlier error struck in the middle of an update: parameters are inconsistent; "
+                        "load a checkpoint into a new store");
     if (!atomic_compare_exchange_strong(&session->store->in_use, &free_store, true))
         return TD_ERROR(TD_INVALID_ARGUMENT, "another session runs on this store");
     session->last_report_s = 0;
@@ -253,7 +261,8 @@ td_status *td_session_run(td_session *session, td_source *source, int64_t steps,
     TD_TRY(begin_run(session));
     double begin = td_session_now();
     int64_t most_in_flight = session->plan->pipelined ? 2 : 1;
-    run_state run = {.source = source, .steps_left = steps > 0 ? steps : -1, .more = true, .on_step = on_step, .context = context};
+    run_state run = {
+        .source = source, .steps_left = steps > 0 ? steps : -1, .more = true, .on_step = on_step, .context = context};
     td_status *status = NULL;
     while (run.more || session->admitted > session->completed) {
         run.more = run.more && !atomic_load(&session->stop_requested) && atomic_load(&session->failed_at) == LLONG_MAX;
@@ -305,7 +314,8 @@ td_session_counters td_session_read_counters(const td_session *session)
         if (lane->group->kind == TD_QUEUE_COMPUTE)
             continue;
         counters.copy_s += lane->busy_s;
-        *(lane->group->kind == TD_QUEUE_TO_DEVICE ? &counters.to_device_bytes : &counters.to_host_bytes) += lane->copied_bytes;
+        *(lane->group->kind == TD_QUEUE_TO_DEVICE ? &counters.to_device_bytes : &counters.to_host_bytes) +=
+            lane->copied_bytes;
     }
     return counters;
 }
@@ -319,7 +329,8 @@ td_device_counters td_session_device(const td_session *session, int32_t index)
 {
     const td_plan_site *site = &session->plan->sites[index];
     const td_plan_arena *arena = &session->plan->arenas[index];
-    td_device_counters counters = {.name = site->name, .capacity_bytes = site->properties.memory_bytes,
+    td_device_counters counters = {.name = site->name,
+                                   .capacity_bytes = site->properties.memory_bytes,
                                    .planned_peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes)};
     if (site->api->memory_in_use)
         site->api->memory_in_use(site->device, &counters.now_bytes, &counters.peak_bytes);

@@ -18,13 +18,18 @@
 
 enum { TD_STEP_SLOTS = 3, TD_PARITIES = 2 };
 
-typedef enum td_instruction_kind { TD_RUN_KERNEL = 0, TD_RUN_COPY, TD_RUN_HOST_CALL, TD_RUN_NOTHING } td_instruction_kind;
+typedef enum td_instruction_kind {
+    TD_RUN_KERNEL = 0,
+    TD_RUN_COPY,
+    TD_RUN_HOST_CALL,
+    TD_RUN_NOTHING
+} td_instruction_kind;
 
 typedef struct td_instruction {
     td_instruction_kind kind;
     int32_t node;
     td_kernel *kernel;
-    td_kernel_call call[TD_PARITIES];   /* inputs and outputs point into tensors */
+    td_kernel_call call[TD_PARITIES]; /* inputs and outputs point into tensors */
     td_tensor *tensors[TD_PARITIES];
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
@@ -38,13 +43,13 @@ typedef struct td_bound_cluster {
 } td_bound_cluster;
 
 typedef struct td_step_slot {
-    int64_t step;              /* over the session's life, from 1; 0: empty */
+    int64_t step; /* over the session's life, from 1; 0: empty */
     td_batch batch;
-    td_source *source;         /* whom to give the batch back to; NULL: the caller's own */
+    td_source *source; /* whom to give the batch back to; NULL: the caller's own */
     bool has_batch;
-    atomic_int *waiting;       /* of each cluster: predecessors left */
+    atomic_int *waiting; /* of each cluster: predecessors left */
     atomic_int clusters_left;
-    atomic_bool updating;      /* something that writes state has begun */
+    atomic_bool updating; /* something that writes state has begun */
     int64_t to_device_bytes, to_host_bytes;
     double begin_s, wait_data_s;
 } td_step_slot;
@@ -91,30 +96,30 @@ struct td_session {
     const td_machine *machine;
     void **arenas; /* per site: device addresses */
     td_bound_cluster *clusters;
-    void **numbers[TD_PARITIES];      /* per value: host numbers of a scalar */
-    double **scalars;                 /* per value: what the caller set, or NULL */
+    void **numbers[TD_PARITIES];          /* per value: host numbers of a scalar */
+    double **scalars;                     /* per value: what the caller set, or NULL */
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
-    int64_t *extents; /* of the step being admitted */
-    int32_t *store_entries;           /* per value: its entry, or -1 */
+    int64_t *extents;                     /* of the step being admitted */
+    int32_t *store_entries;               /* per value: its entry, or -1 */
     td_lane_group *groups;
     td_lane *lanes;
     int32_t n_groups, n_lanes;
-    td_lane_group **group_of;         /* per cluster */
-    bool inline_lane;                 /* one lane and nothing else: the caller's thread runs it */
+    td_lane_group **group_of; /* per cluster */
+    bool inline_lane;         /* one lane and nothing else: the caller's thread runs it */
 
     td_step_slot slots[TD_STEP_SLOTS];
-    int64_t admitted, completed;      /* steps over the session's life */
-    pthread_mutex_t mutex;            /* of step_done, error and failed_step */
+    int64_t admitted, completed; /* steps over the session's life */
+    pthread_mutex_t mutex;       /* of step_done, error and failed_step */
     pthread_cond_t step_done;
     td_status *error;
-    int64_t failed_step;              /* 0: none; steps from this one on do no work */
-    atomic_llong failed_at;           /* the same, to be read without the lock; LLONG_MAX: none */
+    int64_t failed_step;    /* 0: none; steps from this one on do no work */
+    atomic_llong failed_at; /* the same, to be read without the lock; LLONG_MAX: none */
     atomic_bool stop_requested, closing;
-    bool broken;                      /* an error struck in the middle of an update */
+    bool broken; /* an error struck in the middle of an update */
 
     td_timeline timeline;
     td_session_counters counters;
-    td_tensor *outputs;               /* headers for reports */
+    td_tensor *outputs; /* headers for reports */
     double last_report_s;
 };
 

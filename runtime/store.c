@@ -11,12 +11,14 @@
 
 /* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
 
-static td_status *transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory, size_t bytes)
+static td_status *transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory,
+                           size_t bytes)
 {
     td_queue *queue = NULL;
     td_event *event = NULL;
     td_status *status = NULL;
-    td_queue_options options = {.struct_size = sizeof options, .kind = to_device ? TD_QUEUE_TO_DEVICE : TD_QUEUE_TO_HOST};
+    td_queue_options options = {.struct_size = sizeof options,
+                                .kind = to_device ? TD_QUEUE_TO_DEVICE : TD_QUEUE_TO_HOST};
     if (bytes == 0)
         return NULL;
     if (site->is_host) {
@@ -110,7 +112,8 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
 {
     const td_value_info *info = &plan->graph->values[value];
     td_store_entry *entry = &store->entries[store->n_entries];
-    *entry = (td_store_entry){.site = plan->values[value].device, .bytes = plan->values[value].block_bytes,
+    *entry = (td_store_entry){.site = plan->values[value].device,
+                              .bytes = plan->values[value].block_bytes,
                               .is_parameter = info->class == TD_CLASS_PARAMETER};
     const td_plan_site *site = &store->machine->sites[entry->site];
     td_value_tensor(plan->graph, value, NULL, &entry->tensor);

@@ -16,7 +16,8 @@ typedef struct td_bags {
 
 /* `width` vectors of 16 from column k on; the last holds `last` (1 to 16) elements. Constant width: sums stay in registers. */
 static inline __attribute__((always_inline)) void td_bag_columns(const td_bags *bags, int64_t begin, int64_t end,
-                                                                 int64_t limit, int64_t k, int width, int64_t last, float *out)
+                                                                 int64_t limit, int64_t k, int width, int64_t last,
+                                                                 float *out)
 {
     v16 sums[4] = {v16_set(0), v16_set(0), v16_set(0), v16_set(0)};
     for (int64_t i = begin; i < end; i++) {

@@ -9,12 +9,15 @@
 
 #include "graph/ops/lookup_rules.h"
 
-enum { TABLE, IDS, PREVIOUS, EARLY_WEIGHTS };         /* inputs of lookup_early */
+enum { TABLE, IDS, PREVIOUS, EARLY_WEIGHTS };            /* inputs of lookup_early */
 enum { PARTIAL_IN = 2, READY_IN = 3, REST_WEIGHTS = 4 }; /* of lookup_rest, after TABLE and IDS */
-enum { PARTIAL, READY, N_READY };                     /* outputs of lookup_early */
+enum { PARTIAL, READY, N_READY };                        /* outputs of lookup_early */
 
 static const td_attr_spec lookup_attrs[] = {
-    {.name = "pooling", .type = TD_ATTR_STRING, .s = "none", .help = "none (one id each), or sum or mean of a bag's rows"},
+    {.name = "pooling",
+     .type = TD_ATTR_STRING,
+     .s = "none",
+     .help = "none (one id each), or sum or mean of a bag's rows"},
     {.name = "offset", .type = TD_ATTR_INT, .help = "added to each id before the lookup"},
     {0}};
 
@@ -43,7 +46,8 @@ static td_status *early_infer(td_infer *infer)
     if (infer->inputs[IDS].shape.rank >= TD_MAX_RANK)
         return TD_SHAPE_ERROR(infer, "ids have too many dimensions");
     infer_shapes(infer, &vectors, &marks);
-    infer->outputs[PARTIAL] = (td_type){.kind = TD_DENSE, .dtype = TD_F32, .shape = vectors, .entries = td_dim_constant(0)};
+    infer->outputs[PARTIAL] =
+        (td_type){.kind = TD_DENSE, .dtype = TD_F32, .shape = vectors, .entries = td_dim_constant(0)};
     infer->outputs[READY] = (td_type){.kind = TD_DENSE, .dtype = TD_U8, .shape = marks, .entries = td_dim_constant(0)};
     infer->outputs[N_READY] =
         (td_type){.kind = TD_DENSE, .dtype = TD_I64, .shape = td_shape_of(1, &one), .entries = td_dim_constant(0)};
@@ -57,7 +61,8 @@ static td_status *rest_infer(td_infer *infer)
     TD_TRY(lookup_require_table(infer));
     TD_TRY(lookup_require_ids(infer, IDS, true));
     infer_shapes(infer, &vectors, &marks);
-    if (!td_shape_equal(&infer->inputs[PARTIAL_IN].shape, &vectors) || !td_shape_equal(&infer->inputs[READY_IN].shape, &marks))
+    if (!td_shape_equal(&infer->inputs[PARTIAL_IN].shape, &vectors) ||
+        !td_shape_equal(&infer->inputs[READY_IN].shape, &marks))
         return TD_SHAPE_ERROR(infer, "partial results must be %s, as lookup_early makes them",
                               td_shape_text(infer->graph, &vectors, text, sizeof text));
     infer->outputs[0] = infer->inputs[PARTIAL_IN];
@@ -118,7 +123,8 @@ static td_status *early_reference(const td_kernel_call *call)
         ready[bag] = !shares_a_row(&lookup, &previous, bag);
         n_ready += ready[bag];
         if (ready[bag])
-            look_up(call, &lookup, weights_of(call, EARLY_WEIGHTS), bag, (float *)call->outputs[PARTIAL].data + bag * dim);
+            look_up(call, &lookup, weights_of(call, EARLY_WEIGHTS), bag,
+                    (float *)call->outputs[PARTIAL].data + bag * dim);
     }
     memcpy(call->outputs[N_READY].data, &n_ready, sizeof n_ready);
     return NULL;
@@ -153,7 +159,10 @@ static void lookup_cost(const td_kernel_call *call, td_cost *out)
 const td_op td_op_lookup_early = {
     .name = "lookup_early",
     .summary = "the part of a lookup that shares no row with the batch before, made by the planner",
-    .inputs = {{"table", 0}, {"ids", TD_PORT_NO_GRADIENT}, {"previous", TD_PORT_NO_GRADIENT}, {"weights", TD_PORT_OPTIONAL}},
+    .inputs = {{"table", 0},
+               {"ids", TD_PORT_NO_GRADIENT},
+               {"previous", TD_PORT_NO_GRADIENT},
+               {"weights", TD_PORT_OPTIONAL}},
     .outputs = {{"partial", 0}, {"ready", 0}, {"n_ready", 0}},
     .attrs = lookup_attrs,
     .flags = TD_OP_INTERNAL,

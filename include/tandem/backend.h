@@ -34,12 +34,12 @@ typedef struct td_status td_status;
 typedef enum td_dtype { TD_F32 = 0, TD_F16, TD_BF16, TD_I32, TD_I64, TD_U8, TD_BOOL, TD_F64, TD_DTYPE_COUNT } td_dtype;
 
 typedef enum td_kind {
-    TD_NONE = 0,  /* an optional argument that is absent */
-    TD_DENSE,     /* data: row-major elements */
-    TD_RAGGED,    /* data: `entries` ids; index: int64 offsets [dims[0] + 1], first 0, last `entries` */
+    TD_NONE = 0,   /* an optional argument that is absent */
+    TD_DENSE,      /* data: row-major elements */
+    TD_RAGGED,     /* data: `entries` ids; index: int64 offsets [dims[0] + 1], first 0, last `entries` */
     TD_ROW_SPARSE, /* a gradient of a [rows, ...] table: index: int64 row ids, ascending, distinct; data: one row each;
                      count: int64[1], how many are in use, at most `entries` */
-    TD_SCALAR     /* a short vector of host numbers, passed by value at launch: data is host memory on every device and
+    TD_SCALAR      /* a short vector of host numbers, passed by value at launch: data is host memory on every device and
                      valid only during kernel_run */
 } td_kind;
 
@@ -120,7 +120,7 @@ typedef struct td_device_properties {
     double flops_per_s, memory_bytes_per_s; /* estimates for planning; 0 unknown */
     int32_t cores;                          /* host cores that its kernels use; 0: none */
     int32_t lanes;                          /* compute queues to open, so that subgraphs run side by side; 0: one */
-    char description[96]; /* "oneDNN 2.6.3, AVX2" */
+    char description[96];                   /* "oneDNN 2.6.3, AVX2" */
 } td_device_properties;
 
 typedef enum td_queue_kind { TD_QUEUE_COMPUTE = 0, TD_QUEUE_TO_DEVICE, TD_QUEUE_TO_HOST } td_queue_kind;
@@ -183,8 +183,8 @@ typedef struct td_backend_api {
      * one call with op "subgraph", no attributes, and the inputs of all calls followed by the outputs of all calls; memory of
      * values may overlap as if the calls ran in the given order. `calls` and its tensors need not outlive this call; the
      * attributes live as long as the kernel. */
-    td_status *(*compile_subgraph)(td_device *device, const td_kernel_call *calls, int32_t n_calls, td_kernel **out_kernel,
-                                   size_t *out_scratch_bytes);
+    td_status *(*compile_subgraph)(td_device *device, const td_kernel_call *calls, int32_t n_calls,
+                                   td_kernel **out_kernel, size_t *out_scratch_bytes);
     /* Optional. Seconds that this call would take. */
     double (*estimate_seconds)(td_device *device, const td_kernel_call *call);
     /* Optional. Bytes of device memory in use now and at most so far, libraries' own scratch included. */

@@ -72,7 +72,7 @@ td_dim td_dim_self(td_dim dim);
 td_shape td_shape_of(int32_t rank, const td_dim *dims);
 
 #ifndef __cplusplus
-#define TD_DIM(x) _Generic((x), td_dim: td_dim_self, default: td_dim_constant)(x)
+#define TD_DIM(x) _Generic((x), td_dim : td_dim_self, default : td_dim_constant)(x)
 #define TD_DIMS_1(a) TD_DIM(a)
 #define TD_DIMS_2(a, b) TD_DIM(a), TD_DIM(b)
 #define TD_DIMS_3(a, b, c) TD_DIM(a), TD_DIM(b), TD_DIM(c)
@@ -82,7 +82,8 @@ td_shape td_shape_of(int32_t rank, const td_dim *dims);
 #define TD_DIMS_PICK(a, b, c, d, e, f, name, ...) name
 /* 1 to 6 dimensions, numbers and extents mixed: TD_SHAPE(batch, 13). */
 #define TD_SHAPE(...)                                                                                                  \
-    td_shape_of((int32_t)(sizeof((td_dim[]){TD_DIMS_(__VA_ARGS__)}) / sizeof(td_dim)), (td_dim[]){TD_DIMS_(__VA_ARGS__)})
+    td_shape_of((int32_t)(sizeof((td_dim[]){TD_DIMS_(__VA_ARGS__)}) / sizeof(td_dim)),                                 \
+                (td_dim[]){TD_DIMS_(__VA_ARGS__)})
 #define TD_DIMS_(...)                                                                                                  \
     TD_DIMS_PICK(__VA_ARGS__, TD_DIMS_6, TD_DIMS_5, TD_DIMS_4, TD_DIMS_3, TD_DIMS_2, TD_DIMS_1, 0)(__VA_ARGS__)
 #endif

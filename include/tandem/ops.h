@@ -73,15 +73,15 @@ td_value td_layer_norm(td_value x, double epsilon, const char *name);
 td_value td_dropout(td_value x, double rate);
 
 /* Losses: one number [1], the mean over all samples. */
-td_value td_bce_with_logits(td_value logit, td_value label);                /* same shapes */
-td_value td_softmax_cross_entropy(td_value logit, td_value label);          /* [.., classes], integer [..] */
-td_value td_mse(td_value prediction, td_value target);                      /* same shapes */
+td_value td_bce_with_logits(td_value logit, td_value label);       /* same shapes */
+td_value td_softmax_cross_entropy(td_value logit, td_value label); /* [.., classes], integer [..] */
+td_value td_mse(td_value prediction, td_value target);             /* same shapes */
 
 /* A user's function as an op: reads `inputs`, writes one new dense output. Runs on the host. It may not call the session.
  * The function and its context must outlive all sessions. No gradient. */
 typedef td_status *(*td_host_function)(void *context, const td_tensor *inputs, int32_t n_inputs, td_tensor *output);
-td_value td_host_call(td_graph *graph, td_host_function function, void *context, int32_t n_inputs, const td_value *inputs,
-                      td_dtype dtype, td_shape shape, const char *name);
+td_value td_host_call(td_graph *graph, td_host_function function, void *context, int32_t n_inputs,
+                      const td_value *inputs, td_dtype dtype, td_shape shape, const char *name);
 
 #ifdef __cplusplus
 }

@@ -48,9 +48,9 @@ typedef struct td_option_list {
 /* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
 typedef struct td_train_options {
     uint64_t seed;
-    bool offload_embedding;  /* lookups and their tables on the host: offload.embedding = cpu */
-    bool no_pipeline;        /* each step ends before the next begins */
-    td_switch early_lookup;  /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
+    bool offload_embedding; /* lookups and their tables on the host: offload.embedding = cpu */
+    bool no_pipeline;       /* each step ends before the next begins */
+    td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_option_list devices, placements, groups;
     char *default_device;
     td_machine *machine;
@@ -86,17 +86,17 @@ void td_plan_release(td_plan *plan);
 typedef struct td_plan_summary {
     int32_t devices, subgraphs, cut_edges; /* cut edges: values that cross, counted per destination */
     int64_t to_device_bytes_per_step, to_host_bytes_per_step; /* at capacity */
-    double plan_ms;       /* planning time */
-    double step_bound_s;  /* critical path or busiest lane, by the devices' estimates */
+    double plan_ms;                                           /* planning time */
+    double step_bound_s; /* critical path or busiest lane, by the devices' estimates */
     bool early_lookup;
 } td_plan_summary;
 td_plan_summary td_plan_summarize(const td_plan *plan);
 
 typedef struct td_plan_device_summary {
     const char *name, *backend, *description;
-    uint64_t capacity_bytes; /* 0: no limit of its own */
+    uint64_t capacity_bytes;                                             /* 0: no limit of its own */
     uint64_t peak_bytes, parameter_bytes, state_bytes, activation_bytes; /* peak = store + arena, scratch included */
-    double busy_s; /* per step, estimated */
+    double busy_s;                                                       /* per step, estimated */
     bool is_host;
 } td_plan_device_summary;
 td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);

@@ -37,7 +37,8 @@ int32_t td_store_find(const td_store *store, const char *name);
 td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *out_tensor, bool *out_is_parameter,
                              const char **out_device) TD_MUST_USE;
 /* Copies `count` elements from `first` on to or from host memory. No session may be running. */
-td_status *td_store_read(const td_store *store, int32_t index, int64_t first, int64_t count, void *out_data) TD_MUST_USE;
+td_status *td_store_read(const td_store *store, int32_t index, int64_t first, int64_t count,
+                         void *out_data) TD_MUST_USE;
 td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data) TD_MUST_USE;
 /* Steps and updates of the training so far; evaluating adds none. */
 int64_t td_store_steps(const td_store *store);
@@ -77,7 +78,8 @@ void td_session_destroy(td_session *session);
  * a step in flight by then still ends, and is reported to on_step.
  * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
  * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. */
-td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step, void *context) TD_MUST_USE;
+td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step,
+                          void *context) TD_MUST_USE;
 /* One step on a batch in hand. */
 td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report) TD_MUST_USE;
 /* Asks a run to end after the steps in flight. Safe in a signal handler. */
@@ -87,9 +89,9 @@ td_status *td_session_set_scalar(td_session *session, const char *name, const do
 
 typedef struct td_session_counters {
     int64_t steps;
-    int64_t to_device_bytes, to_host_bytes; /* actually copied */
+    int64_t to_device_bytes, to_host_bytes;                 /* actually copied */
     int64_t planned_to_device_bytes, planned_to_host_bytes; /* the plan's formula at the same extents */
-    int64_t bags_looked_up, bags_looked_up_early; /* early lookup, where it is on */
+    int64_t bags_looked_up, bags_looked_up_early;           /* early lookup, where it is on */
     double seconds, copy_s, exposed_s; /* exposed: a copy or the host worked while every accelerator idled */
     double copy_or_host_s;             /* a copy or the host worked */
 } td_session_counters;

@@ -47,7 +47,8 @@ typedef enum td_code {
 
 /* A new error. `file` and `line` are where it arose; use TD_ERROR, which fills them in. Never NULL: when there is no
  * memory for it, a shared, immutable "out of memory" status comes back, which destroy ignores. */
-td_status *td_status_create(td_code code, const char *file, int line, const char *format, ...) TD_PRINTF(4, 5) TD_MUST_USE;
+td_status *td_status_create(td_code code, const char *file, int line, const char *format, ...)
+    TD_PRINTF(4, 5) TD_MUST_USE;
 
 /* Appends a line of help ("try: ..."), shown below the message. Returns `status`. NULL stays NULL. */
 td_status *td_status_help(td_status *status, const char *format, ...) TD_PRINTF(2, 3);

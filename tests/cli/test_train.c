@@ -257,7 +257,8 @@ static void test_eval_repeats_the_metrics_of_the_run(void **state)
     json_decref(evaluated);
     json_decref(summary);
     /* every row of the training part once, whatever the training did with it */
-    SUCCEED("eval", "x.yaml", "--checkpoint", "trained", "--part", "train", "--json", "--set", "data.drop_remainder=true");
+    SUCCEED("eval", "x.yaml", "--checkpoint", "trained", "--part", "train", "--json", "--set",
+            "data.drop_remainder=true");
     evaluated = json_loads(out, 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(evaluated, "samples")), 1000);
     json_decref(evaluated);

@@ -117,7 +117,8 @@ static void test_target_names_ignore_case_and_cpu_and_device_are_always_known(vo
     td_add_device(&m.options, "Host", "cpu");
     td_add_device(&m.options, "accel", ACCELERATOR);
     td_value a = td_target(td_name(td_relu(m.x), "a"), "AcCeL"), b = td_target(td_name(td_tanh(m.x), "b"), "CPU");
-    td_value c = td_target(td_name(td_sigmoid(m.x), "c"), "Device"), d = td_target(td_name(td_gelu(m.x, false), "d"), "hOST");
+    td_value c = td_target(td_name(td_sigmoid(m.x), "c"), "Device"),
+             d = td_target(td_name(td_gelu(m.x, false), "d"), "hOST");
     assert_ok(model_plan(&m, td_linear(td_concat(4, (td_value[]){a, b, c, d}, 1), 1, "top")));
     assert_string_equal(device_of(m.plan, "a"), "accel");
     assert_string_equal(device_of(m.plan, "b"), "Host");
@@ -154,7 +155,8 @@ static void test_a_rule_for_an_unknown_device_is_refused_even_where_it_matches_n
         td_value logit, rows;
         model m = lookup_model(&logit, &rows);
         td_place(&m.options, matches[i], "third");
-        assert_error(model_plan(&m, logit), TD_INVALID_ARGUMENT, "\" asks for device \"third\"; there is: cpu, accel, second");
+        assert_error(model_plan(&m, logit), TD_INVALID_ARGUMENT,
+                     "\" asks for device \"third\"; there is: cpu, accel, second");
         model_end(&m);
     }
 }
@@ -194,7 +196,8 @@ static void test_an_unmarked_op_that_the_default_device_cannot_run_moves_to_the_
     json_t *json = json_loads(text, 0, NULL), *moved = json_object_get(json, "moved");
     assert_int_equal(json_array_size(moved), 1);
     assert_string_equal(json_string_value(json_object_get(json_array_get(moved, 0), "op")), "soft");
-    assert_contains(json_string_value(json_object_get(json_array_get(moved, 0), "why")), "partner was told to do without softmax");
+    assert_contains(json_string_value(json_object_get(json_array_get(moved, 0), "why")),
+                    "partner was told to do without softmax");
     json_decref(json);
     td_text_free(text);
     model_end(&m);
@@ -212,7 +215,8 @@ static void test_a_marked_op_that_its_device_cannot_run_is_refused_with_op_targe
             (void)td_target(soft, "accel");
         td_status *status = model_plan(&m, logit);
         assert_int_equal(td_status_code(status), TD_UNSUPPORTED);
-        assert_contains(td_status_message(status), "softmax \"soft\" cannot run on accel: partner was told to do without softmax");
+        assert_contains(td_status_message(status),
+                        "softmax \"soft\" cannot run on accel: partner was told to do without softmax");
         assert_contains(td_status_message(status), by_rule ? "the rule \"soft\"" : "its primitive_target is \"accel\"");
         td_status_destroy(status);
         model_end(&m);
@@ -226,7 +230,8 @@ static void test_a_dense_gradient_of_a_table_on_the_host_is_refused(void **state
     td_add_device(&m.options, "accel", ACCELERATOR);
     td_place(&m.options, "table.*", "cpu");
     td_value logit = td_linear(model_lookup(&m, 10, 4, true), 1, "top");
-    assert_error(model_plan(&m, logit), TD_UNSUPPORTED, "embedding \"table/embedding\" runs on the host and asks for a dense gradient");
+    assert_error(model_plan(&m, logit), TD_UNSUPPORTED,
+                 "embedding \"table/embedding\" runs on the host and asks for a dense gradient");
     model_end(&m);
 }
 

@@ -10,7 +10,8 @@ static void test_cluster_keeps_independent_branches_apart(void **state)
     (void)state;
     model m = model_begin(4);
     td_add_device(&m.options, "cpu", "cpu:cores=2,lanes=2");
-    td_value a = td_name(td_tanh(td_name(td_relu(m.x), "a.0")), "a.1"), b = td_name(td_tanh(td_name(td_sigmoid(m.x), "b.0")), "b.1");
+    td_value a = td_name(td_tanh(td_name(td_relu(m.x), "a.0")), "a.1"),
+             b = td_name(td_tanh(td_name(td_sigmoid(m.x), "b.0")), "b.1");
     assert_ok(model_plan(&m, td_linear(td_concat(2, (td_value[]){a, b}, 1), 1, "top")));
     int32_t left = node_of(m.plan, "a.0")->cluster, right = node_of(m.plan, "b.0")->cluster;
     assert_int_equal(node_of(m.plan, "a.1")->cluster, left);
@@ -67,7 +68,8 @@ static void test_a_plan_over_five_devices_copies_each_value_once_per_destination
         assert_int_not_equal(node_of(m.plan, copies[i])->lane, TD_QUEUE_COMPUTE);
     int32_t of_shared = 0;
     for (int64_t n = 0; n < m.plan->graph->n_nodes; n++)
-        of_shared += m.plan->nodes[n].lane != TD_QUEUE_COMPUTE && strncmp(m.plan->graph->nodes[n].name, "shared@", 7) == 0;
+        of_shared +=
+            m.plan->nodes[n].lane != TD_QUEUE_COMPUTE && strncmp(m.plan->graph->nodes[n].name, "shared@", 7) == 0;
     assert_int_equal(of_shared, 4);
     for (int i = 0; i < 4; i++)
         assert_true(td_plan_device(m.plan, 1 + i).peak_bytes > 0);
@@ -112,7 +114,8 @@ static void test_state_with_two_writers_is_refused(void **state)
     const td_value inputs[] = {w, gradient, numbers};
     td_graph_add(m.graph, "sgd", "first", inputs, 3, NULL, 0, NULL, 0);
     td_graph_add(m.graph, "sgd", "second", inputs, 3, NULL, 0, NULL, 0);
-    assert_error(td_graph_check(m.graph), TD_INVALID_ARGUMENT, "\"first\" and \"second\" both write \"w\": state has one writer a step");
+    assert_error(td_graph_check(m.graph), TD_INVALID_ARGUMENT,
+                 "\"first\" and \"second\" both write \"w\": state has one writer a step");
     model_end(&m);
 }
 
@@ -288,10 +291,12 @@ static void test_a_lookup_with_weights_made_by_an_op_is_not_split(void **state)
         m.options.early_lookup = TD_ON;
         td_dim batch = td_extent(m.graph, "B", 8), n = td_extent(m.graph, "n", 32);
         td_value table = td_parameter(m.graph, "table.weight", TD_F32, TD_SHAPE(100, 4), td_init_uniform(0.1));
-        td_value ids = td_input_ragged(m.graph, "ids", TD_I64, batch, n), weights = td_input(m.graph, "w", TD_F32, TD_SHAPE(n));
+        td_value ids = td_input_ragged(m.graph, "ids", TD_I64, batch, n),
+                 weights = td_input(m.graph, "w", TD_F32, TD_SHAPE(n));
         if (made)
             weights = td_target(td_name(td_scale(weights, 2), "halves"), "cpu");
-        td_value bags = td_embedding_bag_with(table, ids, (td_embedding_options){.pooling = TD_SUM, .weights = weights});
+        td_value bags =
+            td_embedding_bag_with(table, ids, (td_embedding_options){.pooling = TD_SUM, .weights = weights});
         assert_ok(model_plan(&m, td_linear(bags, 1, "top")));
         assert_int_equal(m.plan->early_lookup, !made);
         model_end(&m);

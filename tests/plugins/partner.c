@@ -116,8 +116,11 @@ static void device_properties(td_device *device, td_device_properties *out_prope
 {
     (void)device;
     size_t struct_size = out_properties->struct_size;
-    td_device_properties properties = {.struct_size = struct_size, .memory_bytes = CAPACITY, .link_bytes_per_s = 10e9,
-                                       .lanes = 1, .description = "a device for tests"};
+    td_device_properties properties = {.struct_size = struct_size,
+                                       .memory_bytes = CAPACITY,
+                                       .link_bytes_per_s = 10e9,
+                                       .lanes = 1,
+                                       .description = "a device for tests"};
     memcpy(out_properties, &properties, struct_size < sizeof properties ? struct_size : sizeof properties);
 }
 
@@ -201,7 +204,8 @@ static td_status *queue_wait(td_queue *queue, td_event *event)
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------------------- */
 
-static td_status *kernel_prepare(td_device *device, const td_kernel_call *call, td_kernel **out_kernel, size_t *out_scratch_bytes)
+static td_status *kernel_prepare(td_device *device, const td_kernel_call *call, td_kernel **out_kernel,
+                                 size_t *out_scratch_bytes)
 {
     *out_scratch_bytes = 0;
     *out_kernel = device->host->allocate(sizeof **out_kernel);

@@ -37,11 +37,18 @@ static void fill(batch_data *d, int64_t samples)
     }
     for (int i = 0; i < BAGS; i++)
         d->bag[i] = (i * 5) % ROWS;
-    d->fields[0] = (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, DIM}, .data = d->x}};
+    d->fields[0] =
+        (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, DIM}, .data = d->x}};
     d->fields[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = d->y}};
     d->fields[2] = (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {samples}, .data = d->ids}};
-    d->fields[3] = (td_field){"bag", {.kind = TD_RAGGED, .dtype = TD_I64, .rank = 1, .dims = {samples}, .data = d->bag,
-                                      .index = d->offsets, .entries = d->offsets[samples]}};
+    d->fields[3] = (td_field){"bag",
+                              {.kind = TD_RAGGED,
+                               .dtype = TD_I64,
+                               .rank = 1,
+                               .dims = {samples},
+                               .data = d->bag,
+                               .index = d->offsets,
+                               .entries = d->offsets[samples]}};
     d->batch = (td_batch){.samples = samples, .n_fields = 4, .fields = d->fields};
 }
 
@@ -49,7 +56,8 @@ static td_status *build(model *m)
 {
     TD_TRY(td_graph_create(&m->graph));
     td_dim batch = td_extent(m->graph, "B", BATCH);
-    td_value x = td_input(m->graph, "x", TD_F32, TD_SHAPE(batch, DIM)), y = td_input(m->graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value x = td_input(m->graph, "x", TD_F32, TD_SHAPE(batch, DIM)),
+             y = td_input(m->graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value ids = td_input(m->graph, "ids", TD_I64, TD_SHAPE(batch));
     td_value bag = td_input_ragged(m->graph, "bag", TD_I64, batch, td_extent(m->graph, "N", BAGS));
     td_value table = td_parameter(m->graph, "table.weight", TD_F32, TD_SHAPE(ROWS, DIM), td_init_uniform(0.1));

@@ -66,8 +66,10 @@ static void begin(model *m)
     for (int i = 0; i < SAMPLES * WIDTH; i++)
         m->numbers[i] = 0.1f * (float)(i % 7) - 0.3f;
     td_group(&m->options, "*", td_sgd(0.1));
-    m->fields[0] = (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SAMPLES, WIDTH}, .data = m->numbers}};
-    m->fields[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SAMPLES, 1}, .data = m->labels}};
+    m->fields[0] =
+        (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SAMPLES, WIDTH}, .data = m->numbers}};
+    m->fields[1] =
+        (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SAMPLES, 1}, .data = m->labels}};
 }
 
 static void train(model *m)

@@ -79,7 +79,8 @@ typedef struct tally {
 } tally;
 
 /* A plan of the recipe, or the refusal. */
-static td_status *make_plan(const random_recipe *recipe, const random_machine *machine, uint64_t order, td_plan **out_plan)
+static td_status *make_plan(const random_recipe *recipe, const random_machine *machine, uint64_t order,
+                            td_plan **out_plan)
 {
     td_value loss;
     td_train_options options = random_options(machine, recipe->seed, true, recipe->seed);
@@ -209,10 +210,11 @@ static void test_every_plan_keeps_its_promises_whatever_order_the_graph_was_buil
                   (unsigned long long)first + (unsigned long long)graphs - 1);
     for (int64_t i = 0; i < graphs; i++)
         check_seed(first + (uint64_t)i, recipe, &t);
-    print_message("%lld plans, %lld refused for want of memory; %lld nodes, %lld copies, %lld subgraphs, %lld on several devices, "
+    print_message("%lld plans, %lld refused for want of memory; %lld nodes, %lld copies, %lld subgraphs, %lld on "
+                  "several devices, "
                   "%lld pipelined, %lld with early lookups\n",
-                  (long long)t.plans, (long long)t.refused, (long long)t.nodes, (long long)t.copies, (long long)t.clusters,
-                  (long long)t.several_devices, (long long)t.pipelined, (long long)t.early);
+                  (long long)t.plans, (long long)t.refused, (long long)t.nodes, (long long)t.copies,
+                  (long long)t.clusters, (long long)t.several_devices, (long long)t.pipelined, (long long)t.early);
     if (graphs >= 600) { /* else chance decides; these say that the graphs are worth checking */
         assert_true(t.refused < graphs / 5 && t.refused > 0);
         assert_true(t.several_devices > graphs / 3 && t.pipelined > graphs / 3);

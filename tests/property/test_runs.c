@@ -156,7 +156,8 @@ static void check_formula(const runner *r, random_source *source)
             for (int64_t e = 0; e < graph->n_extents; e++) {
                 extents[e] = batch.samples;
                 for (int32_t f = 0; f < batch.n_fields; f++)
-                    if (strcmp(graph->extents[e].name + 2, batch.fields[f].name) == 0 && graph->extents[e].name[1] == '.')
+                    if (strcmp(graph->extents[e].name + 2, batch.fields[f].name) == 0 &&
+                        graph->extents[e].name[1] == '.')
                         extents[e] = batch.fields[f].tensor.entries;
             }
             if (r->plan->nodes[n].lane == TD_QUEUE_COMPUTE)
@@ -230,7 +231,8 @@ static void compare(uint64_t seed, const char *machine, const trace *a, const tr
     char what[120];
     for (int32_t i = 0; i < STEPS; i++)
         if (memcmp(&a->losses[i], &b->losses[i], sizeof(float)) != 0) {
-            (void)snprintf(what, sizeof what, "loss %d is %.9g, not %.9g", i, (double)b->losses[i], (double)a->losses[i]);
+            (void)snprintf(what, sizeof what, "loss %d is %.9g, not %.9g", i, (double)b->losses[i],
+                           (double)a->losses[i]);
             fail_at(seed, machine, what);
         }
     for (int32_t i = 0; i < RANDOM_STEPS; i++)
@@ -258,7 +260,9 @@ static named_machine others[] = {
     {"two devices", {.n_devices = 2, .devices = {{"cpu", "cpu:cores=1"}, {"d1", "emulated:memory=16MiB"}}}},
     {"three devices with two lanes",
      {.n_devices = 3,
-      .devices = {{"cpu", "cpu:cores=2,lanes=2"}, {"d1", "emulated:memory=16MiB,lanes=2"}, {"d2", "emulated:memory=9MiB,cores=2"}}}},
+      .devices = {{"cpu", "cpu:cores=2,lanes=2"},
+                  {"d1", "emulated:memory=16MiB,lanes=2"},
+                  {"d2", "emulated:memory=9MiB,cores=2"}}}},
     {"five devices",
      {.n_devices = 5,
       .devices = {{"cpu", "cpu:cores=1"},
@@ -322,7 +326,10 @@ static void test_any_devices_lanes_and_threads_give_the_bits_of_one_device(void 
         run(&w->recipe, &one.machine, one.name, (variant){0}, &w->expected);
         for (uint64_t k = 0; k < 3; k++) { /* every machine comes up with every other seed */
             named_machine *other = &others[(seed + 2 * k) % N_OTHERS];
-            variant v = {.placing = true, .placing_seed = seed * 3 + k, .order = k ? seed + k : 0, .early = (td_switch)(seed % 3),
+            variant v = {.placing = true,
+                         .placing_seed = seed * 3 + k,
+                         .order = k ? seed + k : 0,
+                         .early = (td_switch)(seed % 3),
                          .serial = (seed + k) % 4 == 0};
             run(&w->recipe, &other->machine, other->name, v, &w->found);
             compare(seed, other->name, &w->expected, &w->found);
@@ -330,7 +337,8 @@ static void test_any_devices_lanes_and_threads_give_the_bits_of_one_device(void 
         finite += isfinite(w->expected.losses[STEPS - 1]) != 0;
         learning += memcmp(&w->expected.losses[0], &w->expected.losses[1], sizeof(float)) != 0;
     }
-    assert_true(finite >= models - models / 20 && learning >= models - models / 20); /* or equal bits would say little */
+    assert_true(finite >= models - models / 20 &&
+                learning >= models - models / 20); /* or equal bits would say little */
     td_free(w);
 }
 
@@ -396,7 +404,8 @@ static void test_every_instruction_set_gives_the_same_bits_with_the_reference_ge
     bool open[TD_ISA_COUNT] = {false};
     for (int32_t isa = 0; isa < TD_ISA_COUNT; isa++) {
         machines[isa] = (random_machine){
-            .n_devices = 2, .devices = {{"cpu", "cpu:cores=1,gemm=reference"}, {"d1", "emulated:memory=16MiB,gemm=reference"}}};
+            .n_devices = 2,
+            .devices = {{"cpu", "cpu:cores=1,gemm=reference"}, {"d1", "emulated:memory=16MiB,gemm=reference"}}};
         if (!td_isa_available((td_isa)isa))
             continue;
         assert_int_equal(setenv("TANDEM_ISA", td_isa_name((td_isa)isa), 1), 0);

@@ -137,7 +137,8 @@ static td_status *make_kernel(td_device *device, const td_kernel_call *calls, in
     return NULL;
 }
 
-static td_status *kernel_prepare(td_device *device, const td_kernel_call *call, td_kernel **out_kernel, size_t *out_scratch_bytes)
+static td_status *kernel_prepare(td_device *device, const td_kernel_call *call, td_kernel **out_kernel,
+                                 size_t *out_scratch_bytes)
 {
     *out_scratch_bytes = 0;
     return make_kernel(device, call, 1, out_kernel);
@@ -172,8 +173,8 @@ static td_status *kernel_run(td_queue *queue, td_kernel *kernel, const td_kernel
     return NULL;
 }
 
-static td_status *compile_subgraph(td_device *device, const td_kernel_call *calls, int32_t n_calls, td_kernel **out_kernel,
-                                   size_t *out_scratch_bytes)
+static td_status *compile_subgraph(td_device *device, const td_kernel_call *calls, int32_t n_calls,
+                                   td_kernel **out_kernel, size_t *out_scratch_bytes)
 {
     *out_kernel = NULL;
     *out_scratch_bytes = 0;

@@ -36,14 +36,16 @@ static void open_run(run *r, bool cut, int64_t width)
 {
     no_error(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
-    td_value x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, IN)), y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, IN)),
+             y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value loss = td_mse(td_linear(td_relu(td_linear(x, width, "fc.0")), 1, "fc.1"), y);
     r->options = td_train_defaults();
     if (cut) {
         td_add_device(&r->options, "accel", "emulated:memory=64MiB,cores=1");
         td_place(&r->options, "fc.1*", "cpu");
     }
-    td_group(&r->options, "*", td_adam(1e-2, .schedule = {.kind = TD_SCHEDULE_LINEAR, .warmup_steps = 3, .total_steps = 40}));
+    td_group(&r->options, "*",
+             td_adam(1e-2, .schedule = {.kind = TD_SCHEDULE_LINEAR, .warmup_steps = 3, .total_steps = 40}));
     no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
     no_error(td_store_create(r->plan, &r->store));
     no_error(td_session_create(r->plan, r->store, &r->session));

@@ -39,7 +39,8 @@ static uint64_t train(const char *options_text)
     char device[400];
     no_error(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH);
-    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)), y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)),
+             y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value hidden = td_reshape(td_relu(td_linear(x, 8, "fc.0")), TD_SHAPE(batch, 2, 4));
     hidden = td_name(td_reshape(td_tanh(hidden), TD_SHAPE(batch, 8)), "back");
     td_value loss = td_mse(td_linear(hidden, 1, "fc.1"), y);
@@ -58,8 +59,9 @@ static uint64_t train(const char *options_text)
         float inputs[BATCH * IN], targets[BATCH];
         td_random_fill(inputs, i * BATCH * IN, BATCH * IN, td_philox_key_of(9, "test", "x"), TD_RANDOM_UNIFORM, -1, 1);
         td_random_fill(targets, i * BATCH, BATCH, td_philox_key_of(9, "test", "y"), TD_RANDOM_UNIFORM, -1, 1);
-        td_field fields[2] = {{"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, IN}, .data = inputs}},
-                              {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = targets}}};
+        td_field fields[2] = {
+            {"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, IN}, .data = inputs}},
+            {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = targets}}};
         td_batch b = {.samples = samples, .n_fields = 2, .fields = fields};
         td_step_report report;
         no_error(td_session_step(session, &b, &report));

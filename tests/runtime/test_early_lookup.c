@@ -55,11 +55,18 @@ static td_status *next(void *self, td_batch *out_batch, bool *out_end)
     for (int64_t i = 0; i < source->offsets[slot][samples]; i++)
         source->bags[slot][i] = draw(source, 100 + i);
     td_field *fields = source->fields[slot];
-    fields[0] = (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {samples}, .data = source->ids[slot]}};
-    fields[1] = (td_field){"bags", {.kind = TD_RAGGED, .dtype = TD_I64, .rank = 1, .dims = {samples},
-                                    .entries = source->offsets[slot][samples], .data = source->bags[slot],
-                                    .index = source->offsets[slot]}};
-    fields[2] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = source->y[slot]}};
+    fields[0] =
+        (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {samples}, .data = source->ids[slot]}};
+    fields[1] = (td_field){"bags",
+                           {.kind = TD_RAGGED,
+                            .dtype = TD_I64,
+                            .rank = 1,
+                            .dims = {samples},
+                            .entries = source->offsets[slot][samples],
+                            .data = source->bags[slot],
+                            .index = source->offsets[slot]}};
+    fields[2] =
+        (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = source->y[slot]}};
     *out_batch = (td_batch){.samples = samples, .index = source->at, .n_fields = 3, .fields = fields};
     source->at++;
     return NULL;
@@ -90,7 +97,8 @@ static td_graph *build(td_value *out_loss)
     td_graph *graph = NULL;
     no_error(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH), n_ids = td_extent(graph, "n", BATCH * BAG);
-    td_value ids = td_input(graph, "ids", TD_I64, TD_SHAPE(batch)), y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value ids = td_input(graph, "ids", TD_I64, TD_SHAPE(batch)),
+             y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value bags = td_input_ragged(graph, "bags", TD_I64, batch, n_ids);
     td_value a = td_parameter(graph, "table.0.weight", TD_F32, TD_SHAPE(ROWS, DIM), td_init_normal(0, 0.3));
     td_value b = td_parameter(graph, "table.1.weight", TD_F32, TD_SHAPE(ROWS, DIM), td_init_normal(0, 0.3));
@@ -148,8 +156,10 @@ static void check(sharing how)
     if (how == NONE)
         assert_int_equal(first, all);
     else
-        assert_true(first >= 2 * BATCH && first < all); /* the first step has none before it; empty bags share nothing */
-    if (how == ALL) /* only the first step's bags, and empty ones of the ragged input, share no row with the batch before */
+        assert_true(first >= 2 * BATCH &&
+                    first < all); /* the first step has none before it; empty bags share nothing */
+    if (how ==
+        ALL) /* only the first step's bags, and empty ones of the ragged input, share no row with the batch before */
         assert_true(first <= 2 * BATCH + (STEPS - 1) * (BATCH + BAG) / (BAG + 1));
 }
 

@@ -43,7 +43,8 @@ static void open_run(run *r, bool cut)
 {
     no_error(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
-    td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)), y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)),
+             y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value table = td_parameter(r->graph, "table.weight", TD_F32, TD_SHAPE(ROWS, DIM), td_init_normal(0, 1));
     double factor = 1;
     td_value scalar = td_scalar(r->graph, "factor", TD_F32, 1, &factor);

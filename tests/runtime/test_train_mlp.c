@@ -37,8 +37,10 @@ static td_status *next(void *self, td_batch *out_batch, bool *out_end)
     td_random_fill(source->x[i], source->at * BATCH * IN, samples * IN, key, TD_RANDOM_NORMAL, 0, 1);
     for (int64_t s = 0; s < samples; s++)
         source->y[i][s] = source->x[i][s * IN] - 0.5f * source->x[i][s * IN + 1];
-    source->fields[i][0] = (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, IN}, .data = source->x[i]}};
-    source->fields[i][1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = source->y[i]}};
+    source->fields[i][0] =
+        (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, IN}, .data = source->x[i]}};
+    source->fields[i][1] =
+        (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = source->y[i]}};
     *out_batch = (td_batch){.samples = samples, .index = source->at, .n_fields = 2, .fields = source->fields[i]};
     source->at++;
     return NULL;
@@ -67,14 +69,16 @@ static td_graph *build(td_value *out_loss)
     td_graph *graph = NULL;
     no_error(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH);
-    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)), y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)),
+             y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
     td_value hidden = td_relu(td_linear(x, 64, "fc.0"));
     hidden = td_relu(td_linear(hidden, 32, "fc.1"));
     *out_loss = td_mse(td_linear(hidden, 1, "fc.2"), y);
     return graph;
 }
 
-static uint64_t train(const char *accelerator, const char *placed, record *out_record, td_session_counters *out_counters)
+static uint64_t train(const char *accelerator, const char *placed, record *out_record,
+                      td_session_counters *out_counters)
 {
     td_value loss;
     td_graph *graph = build(&loss);

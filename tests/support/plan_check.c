@@ -19,10 +19,10 @@ typedef struct checker {
     const td_graph *graph;
     char *problem;
     bool good;
-    relation edge;    /* between nodes: data, and readers of state before its writer */
-    relation before;  /* between clusters, within a step: what the runtime waits for, closed */
-    relation across;  /* cluster a of a step ends before cluster b of the next step begins */
-    int32_t *memory;  /* of each value: the value whose memory it is */
+    relation edge;           /* between nodes: data, and readers of state before its writer */
+    relation before;         /* between clusters, within a step: what the runtime waits for, closed */
+    relation across;         /* cluster a of a step ends before cluster b of the next step begins */
+    int32_t *memory;         /* of each value: the value whose memory it is */
     relation users, writers; /* rows: values with memory of their own; columns: nodes that touch it, that write it */
 } checker;
 
@@ -211,8 +211,10 @@ static void check_detour(checker *c, const relation *reach, char *reaches, int32
         if (has(reach, a, x))
             reaches[c->plan->nodes[a].cluster] = 1;
     for (int32_t b = 0; b < c->graph->n_nodes; b++)
-        if (has(reach, x, b) && reaches[c->plan->nodes[b].cluster] && c->plan->nodes[b].cluster != c->plan->nodes[x].cluster)
-            complain(c, "a path leaves the cluster of \"%s\" at \"%s\" and comes back", node_name(c, b), node_name(c, x));
+        if (has(reach, x, b) && reaches[c->plan->nodes[b].cluster] &&
+            c->plan->nodes[b].cluster != c->plan->nodes[x].cluster)
+            complain(c, "a path leaves the cluster of \"%s\" at \"%s\" and comes back", node_name(c, b),
+                     node_name(c, x));
 }
 
 /* No cluster has a detour, and the quotient of the edges themselves has no cycle. */
@@ -296,7 +298,8 @@ static void check_copies(checker *c)
         if (!is_copy(c, n))
             continue;
         int32_t from = c->graph->nodes[n].inputs[0], to = c->graph->nodes[n].outputs[0];
-        int32_t from_space = space_of(c, c->plan->values[from].device), to_space = space_of(c, c->plan->values[to].device);
+        int32_t from_space = space_of(c, c->plan->values[from].device),
+                to_space = space_of(c, c->plan->values[to].device);
         td_queue_kind lane = to_space < 0 ? TD_QUEUE_TO_HOST : TD_QUEUE_TO_DEVICE;
         if (from_space == to_space || (from_space >= 0 && to_space >= 0) || c->plan->nodes[n].lane != lane)
             complain(c, "copy \"%s\" does not go between the host and an accelerator", node_name(c, n));
@@ -393,7 +396,8 @@ static bool is_older(const checker *c, int32_t value, int32_t writer)
 static bool may_be_in_place(const td_node *node, int32_t output, const checker *c, int32_t root)
 {
     for (int k = 0; k < 3 && node->op->in_place[k].output; k++)
-        if (node->outputs[node->op->in_place[k].output - 1] == output && node->inputs[node->op->in_place[k].input - 1] >= 0 &&
+        if (node->outputs[node->op->in_place[k].output - 1] == output &&
+            node->inputs[node->op->in_place[k].input - 1] >= 0 &&
             c->memory[node->inputs[node->op->in_place[k].input - 1]] == root)
             return true;
     return false;
@@ -411,8 +415,8 @@ static void check_in_place(checker *c, int32_t output)
         for (int32_t i = 0; n != writer && i < c->graph->nodes[n].n_inputs; i++) {
             int32_t value = c->graph->nodes[n].inputs[i];
             if (value >= 0 && c->memory[value] == root && is_older(c, value, writer) && !happens_before(c, n, writer))
-                complain(c, "\"%s\" overwrites \"%s\" while \"%s\" may read it", node->name, c->graph->values[value].name,
-                         node_name(c, n));
+                complain(c, "\"%s\" overwrites \"%s\" while \"%s\" may read it", node->name,
+                         c->graph->values[value].name, node_name(c, n));
         }
     for (int32_t i = 0; i <= c->plan->n_outputs; i++) {
         int32_t value = i < c->plan->n_outputs ? c->plan->outputs[i] : c->plan->loss;

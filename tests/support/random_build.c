@@ -44,7 +44,8 @@ static td_value build_bags(const builder *b, const random_step *step)
     char extent[RANDOM_NAME + 8];
     (void)snprintf(extent, sizeof extent, "N.%s", step->name);
     td_dim ids = td_extent(b->graph, extent, b->recipe->batch * 3);
-    return td_input_ragged(b->graph, step->name, step->flag ? TD_I32 : TD_I64, td_extent(b->graph, "B", b->recipe->batch), ids);
+    return td_input_ragged(b->graph, step->name, step->flag ? TD_I32 : TD_I64,
+                           td_extent(b->graph, "B", b->recipe->batch), ids);
 }
 
 static td_value build_weights(const builder *b, const random_step *step)
@@ -99,7 +100,8 @@ static td_value build_host_call(const builder *b, const random_step *step)
 
 static td_value build_lookup(const builder *b, const random_step *step)
 {
-    td_embedding_options options = {.pooling = step->flag ? TD_MEAN : TD_SUM, .offset = step->a, .weights = in(b, step, 2)};
+    td_embedding_options options = {
+        .pooling = step->flag ? TD_MEAN : TD_SUM, .offset = step->a, .weights = in(b, step, 2)};
     if (step->kind == RANDOM_GATHER)
         return td_gather(in(b, step, 0), in(b, step, 1));
     return step->kind == RANDOM_EMBEDDING ? td_embedding(in(b, step, 0), in(b, step, 1), options)
@@ -194,7 +196,9 @@ static td_value build_layer(const builder *b, const random_step *step)
     td_value x = in(b, step, 0);
     switch (step->kind) {
     case RANDOM_LINEAR:
-        return td_linear(x, b->recipe->values[step->first_output].dims[b->recipe->values[step->first_output].rank - 1].n, step->name);
+        return td_linear(x,
+                         b->recipe->values[step->first_output].dims[b->recipe->values[step->first_output].rank - 1].n,
+                         step->name);
     case RANDOM_LINEAR_WITH:
         return td_linear_with(x, in(b, step, 1), in(b, step, 2), step->name);
     case RANDOM_LAYER_NORM:
@@ -208,8 +212,8 @@ static td_value build_layer(const builder *b, const random_step *step)
 
 static bool is_layer(random_kind kind)
 {
-    return kind == RANDOM_LINEAR || kind == RANDOM_LINEAR_WITH || kind == RANDOM_LAYER_NORM || kind == RANDOM_CROSS_LAYER ||
-           kind == RANDOM_HOST_CALL;
+    return kind == RANDOM_LINEAR || kind == RANDOM_LINEAR_WITH || kind == RANDOM_LAYER_NORM ||
+           kind == RANDOM_CROSS_LAYER || kind == RANDOM_HOST_CALL;
 }
 
 static void freeze(const builder *b, const random_step *step)

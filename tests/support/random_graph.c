@@ -212,8 +212,13 @@ static void add_inputs(maker *m)
 {
     int64_t n = 1 + random_below(&m->r, 3);
     for (int64_t i = 0; i < n; i++) {
-        const random_dim dims[3] = {maker_batch_dim, maker_constant(maker_draw_width(m)), maker_constant(1 + random_below(&m->r, 4))};
-        (void)maker_add_source(m, RANDOM_INPUT, random_chance(&m->r, 15) ? 3 : random_chance(&m->r, 8) ? 1 : 2, dims, 0, false);
+        const random_dim dims[3] = {maker_batch_dim, maker_constant(maker_draw_width(m)),
+                                    maker_constant(1 + random_below(&m->r, 4))};
+        (void)maker_add_source(m, RANDOM_INPUT,
+                               random_chance(&m->r, 15)  ? 3
+                               : random_chance(&m->r, 8) ? 1
+                                                         : 2,
+                               dims, 0, false);
     }
 }
 

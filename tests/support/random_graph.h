@@ -93,9 +93,9 @@ typedef struct random_value {
 typedef struct random_step {
     random_kind kind;
     char name[RANDOM_NAME];
-    char target[8]; /* a device's name, or "" */
+    char target[8];                                                   /* a device's name, or "" */
     int32_t inputs[RANDOM_INPUTS], n_inputs, first_output, n_outputs; /* values */
-    random_dim shape[RANDOM_RANK];                                   /* of sources and reshapes */
+    random_dim shape[RANDOM_RANK];                                    /* of sources and reshapes */
     int32_t rank;
     int64_t a, b, limit; /* axis and size, width, begin; see random_build.c */
     double factor;
@@ -126,8 +126,8 @@ typedef struct random_witness {
 } random_witness;
 
 typedef struct random_build {
-    uint64_t order;           /* 0: as drawn; else steps are made in an order shuffled by this */
-    int32_t devices;          /* with primitive_target where the recipe has one and there are so many devices; 0: without */
+    uint64_t order;  /* 0: as drawn; else steps are made in an order shuffled by this */
+    int32_t devices; /* with primitive_target where the recipe has one and there are so many devices; 0: without */
     random_witness *witnesses; /* one per step; needed where the recipe has host calls */
 } random_build;
 

@@ -74,7 +74,7 @@ static void draw_groups(td_train_options *options, uint64_t seed)
 
 static void draw_placing(td_train_options *options, const random_machine *machine, uint64_t seed)
 {
-    static const char *const patterns[] = {"table*", "alpha*",      "beta*",   "gamma*",     "delta*",
+    static const char *const patterns[] = {"table*",  "alpha*",     "beta*",    "gamma*",   "delta*",
                                            "*linear", "*gradient*", "*.weight", "*reduce*", "*"};
     static const char *const known[] = {"cpu", "device", "CPU"};
     random_numbers r = {seed * 17 + 3};
@@ -178,8 +178,11 @@ static void fill_field(random_source *source, int32_t s, int64_t slot, int64_t s
     random_numbers r = numbers_of(source, step, source->at);
     td_dtype integers = step->kind == RANDOM_LABEL ? TD_I64 : step->flag ? TD_I32 : TD_I64;
     bool ids = step->kind == RANDOM_IDS || step->kind == RANDOM_BAGS || (step->kind == RANDOM_LABEL && step->flag);
-    td_tensor t = {.kind = step->kind == RANDOM_BAGS ? TD_RAGGED : TD_DENSE, .dtype = ids ? integers : TD_F32, .rank = step->rank,
-                   .data = source->data[slot][s], .index = source->index[slot][s]};
+    td_tensor t = {.kind = step->kind == RANDOM_BAGS ? TD_RAGGED : TD_DENSE,
+                   .dtype = ids ? integers : TD_F32,
+                   .rank = step->rank,
+                   .data = source->data[slot][s],
+                   .index = source->index[slot][s]};
     int64_t n = 1;
     for (int32_t i = 0; i < step->rank; i++) {
         t.dims[i] = step->shape[i].batch ? samples : step->shape[i].n;
@@ -187,7 +190,8 @@ static void fill_field(random_source *source, int32_t s, int64_t slot, int64_t s
     }
     if (step->kind == RANDOM_WEIGHTS) {
         t.rank = 1;
-        n = t.dims[0] = entries_of(source, &source->recipe->steps[source->recipe->values[step->inputs[0]].step], source->at, samples);
+        n = t.dims[0] = entries_of(source, &source->recipe->steps[source->recipe->values[step->inputs[0]].step],
+                                   source->at, samples);
     }
     if (step->kind == RANDOM_BAGS)
         fill_bags(step, &r, &t, samples);

@@ -20,7 +20,8 @@ void random_machine_close(random_machine *machine);
 
 /* Options for one graph on an opened machine: optimizer groups from `model_seed`; with `placing`, rules, the default device
  * and the switches too, from `placing_seed`. td_train_options_deinit them. */
-td_train_options random_options(const random_machine *machine, uint64_t model_seed, bool placing, uint64_t placing_seed);
+td_train_options random_options(const random_machine *machine, uint64_t model_seed, bool placing,
+                                uint64_t placing_seed);
 
 /* Batches of a recipe: `steps` of them, each a function of the recipe's seed and its index; some are short, the last always
  * where it can be. One field per input. */

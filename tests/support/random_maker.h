@@ -18,7 +18,8 @@ random_value *maker_add_value(maker *m, random_step *step, int32_t rank, const r
 void maker_read_value(maker *m, random_step *step, int32_t value);
 int32_t maker_finish(maker *m, random_step *step);
 /* All of that for a step of one output; then for one that has the shape of its only input. */
-int32_t maker_add_op(maker *m, random_kind kind, int32_t n, const int32_t *inputs, int32_t rank, const random_dim *dims);
+int32_t maker_add_op(maker *m, random_kind kind, int32_t n, const int32_t *inputs, int32_t rank,
+                     const random_dim *dims);
 int32_t maker_add_unary(maker *m, random_kind kind, int32_t x);
 random_step *maker_last_step(maker *m);
 

@@ -98,7 +98,7 @@ static void draw_binary(maker *m)
 
 static void draw_unary(maker *m)
 {
-    static const random_kind kinds[] = {RANDOM_RELU, RANDOM_GELU,  RANDOM_SIGMOID, RANDOM_TANH,    RANDOM_SOFTMAX,
+    static const random_kind kinds[] = {RANDOM_RELU, RANDOM_GELU,  RANDOM_SIGMOID, RANDOM_TANH,      RANDOM_SOFTMAX,
                                         RANDOM_COPY, RANDOM_SCALE, RANDOM_DROPOUT, RANDOM_LAYER_NORM};
     random_kind kind = kinds[random_below(&m->r, 9)];
     int32_t x = maker_pick(m, kind == RANDOM_SOFTMAX || kind == RANDOM_LAYER_NORM ? 2 : 1, RANDOM_RANK);
@@ -107,7 +107,8 @@ static void draw_unary(maker *m)
     (void)maker_add_unary(m, kind, x);
     random_step *step = maker_last_step(m);
     step->flag = random_chance(&m->r, 50);
-    step->factor = kind == RANDOM_DROPOUT ? 0.1 * (double)(1 + random_below(&m->r, 5)) : 0.25 * (double)(random_below(&m->r, 9) - 4);
+    step->factor = kind == RANDOM_DROPOUT ? 0.1 * (double)(1 + random_below(&m->r, 5))
+                                          : 0.25 * (double)(random_below(&m->r, 9) - 4);
     step->frozen = kind == RANDOM_LAYER_NORM && random_chance(&m->r, 8);
 }
 
@@ -228,7 +229,8 @@ static void draw_reduce(maker *m)
     for (int32_t i = axis; !keep && i + 1 < shape.rank; i++)
         shape.dims[i] = shape.dims[i + 1];
     shape.rank -= !keep;
-    int32_t y = maker_add_op(m, random_chance(&m->r, 50) ? RANDOM_REDUCE_SUM : RANDOM_REDUCE_MEAN, 1, &x, shape.rank, shape.dims);
+    int32_t y = maker_add_op(m, random_chance(&m->r, 50) ? RANDOM_REDUCE_SUM : RANDOM_REDUCE_MEAN, 1, &x, shape.rank,
+                             shape.dims);
     maker_last_step(m)->a = axis;
     maker_last_step(m)->flag = keep;
     if (over_batch) /* each sample less the batch's */
@@ -330,10 +332,10 @@ static void draw_host_call(maker *m)
 void maker_draw_op(maker *m, bool host_calls)
 {
     static void (*const draws[])(maker *) = {
-        draw_linear,  draw_linear,    draw_linear,    draw_matmul,    draw_binary,        draw_binary,        draw_binary,
-        draw_unary,   draw_unary,     draw_unary,     draw_scale_by,  draw_concat,        draw_concat,        draw_slice,
-        draw_split,   draw_reshape,   draw_transpose, draw_reduce,    draw_embedding,     draw_embedding,     draw_embedding_bag,
-        draw_embedding_bag, draw_interaction, draw_cross,
+        draw_linear,    draw_linear,    draw_linear,        draw_matmul,        draw_binary,      draw_binary,
+        draw_binary,    draw_unary,     draw_unary,         draw_unary,         draw_scale_by,    draw_concat,
+        draw_concat,    draw_slice,     draw_split,         draw_reshape,       draw_transpose,   draw_reduce,
+        draw_embedding, draw_embedding, draw_embedding_bag, draw_embedding_bag, draw_interaction, draw_cross,
     };
     if (host_calls && random_chance(&m->r, 6))
         draw_host_call(m);

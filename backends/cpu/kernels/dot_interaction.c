@@ -105,8 +105,8 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
     if (call->outputs[0].dims[1] > 0)
-        td_cpu_for(team, call->outputs[0].dims[0], samples_per_task(call->n_inputs, call->inputs[0].dims[1]), forward_range,
-                   (void *)(uintptr_t)call);
+        td_cpu_for(team, call->outputs[0].dims[0], samples_per_task(call->n_inputs, call->inputs[0].dims[1]),
+                   forward_range, (void *)(uintptr_t)call);
     return NULL;
 }
 
@@ -185,8 +185,8 @@ static void gradient_range(void *context, int64_t begin, int64_t end)
 static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
-    td_cpu_for(team, call->inputs[1].dims[0], samples_per_task(call->n_outputs, call->inputs[1].dims[1]), gradient_range,
-               (void *)(uintptr_t)call);
+    td_cpu_for(team, call->inputs[1].dims[0], samples_per_task(call->n_outputs, call->inputs[1].dims[1]),
+               gradient_range, (void *)(uintptr_t)call);
     return NULL;
 }
 

@@ -74,7 +74,8 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     const int64_t *random = call->n_inputs > 1 && call->inputs[1].kind != TD_NONE ? call->inputs[1].data : NULL;
     const int64_t n = td_cpu_elements(x), rows = x->rank ? x->dims[0] : 1;
     const double rate = td_cpu_attr_float(call, "rate", 0);
-    mask_work work = {.x = x->data, .out = call->outputs[0].data, .rate = (float)rate, .scale = (float)(1 / (1 - rate))};
+    mask_work work = {
+        .x = x->data, .out = call->outputs[0].data, .rate = (float)rate, .scale = (float)(1 / (1 - rate))};
     if (n == 0)
         return NULL;
     if (!random || random[UPDATE] < 0) {

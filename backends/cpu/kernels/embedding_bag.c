@@ -22,7 +22,8 @@ typedef struct bag_work {
 static void bags_of(bag_work *work, const td_kernel_call *call)
 {
     const td_tensor *table = &call->inputs[TABLE];
-    td_cpu_lookup_init(&work->bags.lookup, call, &call->inputs[IDS], false, table->data, table->dims[0], table->dims[1]);
+    td_cpu_lookup_init(&work->bags.lookup, call, &call->inputs[IDS], false, table->data, table->dims[0],
+                       table->dims[1]);
     work->bags.mean = is_mean(call);
     work->out = call->outputs[0].data;
 }

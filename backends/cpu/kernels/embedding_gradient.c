@@ -89,8 +89,11 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
     const td_tensor *out = &call->outputs[0];
-    sum_work work = {.gradient = call->inputs[GRADIENT].data, .weights = td_cpu_optional(call, WEIGHTS), .out = out->data,
-                     .dim = out->dims[1], .dense = out->kind == TD_DENSE,
+    sum_work work = {.gradient = call->inputs[GRADIENT].data,
+                     .weights = td_cpu_optional(call, WEIGHTS),
+                     .out = out->data,
+                     .dim = out->dims[1],
+                     .dense = out->kind == TD_DENSE,
                      .mean = !is_plain(call) && strcmp(td_cpu_attr_string(call, "pooling", "sum"), "mean") == 0};
     lookup_of(&work.lookup, call);
     TD_TRY(td_lookup_check(&work.lookup));

@@ -41,7 +41,10 @@ static void init_lookup(td_lookup *lookup, const td_kernel_call *call, const td_
 
 static void init_job(job *j, const td_kernel_call *call, int32_t weights)
 {
-    *j = (job){.call = call, .pooling = pooling_of(call), .dim = call->inputs[TABLE].dims[1], .table = call->inputs[TABLE].data};
+    *j = (job){.call = call,
+               .pooling = pooling_of(call),
+               .dim = call->inputs[TABLE].dims[1],
+               .table = call->inputs[TABLE].data};
     j->weights = weights < call->n_inputs && call->inputs[weights].kind != TD_NONE ? call->inputs[weights].data : NULL;
     init_lookup(&j->lookup, call, &call->inputs[IDS]);
 }

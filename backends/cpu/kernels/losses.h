@@ -43,7 +43,8 @@ static inline float td_loss_mean(const double *block_sums, int64_t n)
 /* The loss's gradient, a scalar or a dense [1], divided by the number of samples in double and rounded once. */
 static inline float td_loss_factor(const td_tensor *gradient, int64_t n)
 {
-    const double seed = gradient->dtype == TD_F64 ? *(const double *)gradient->data : (double)*(const float *)gradient->data;
+    const double seed =
+        gradient->dtype == TD_F64 ? *(const double *)gradient->data : (double)*(const float *)gradient->data;
     return n ? (float)(seed / (double)n) : 0;
 }
 
@@ -65,7 +66,8 @@ static inline size_t td_loss_scratch_bytes(const td_kernel_call *call, const voi
     static void symbol##_block(void *context, int64_t begin, int64_t end)                                              \
     {                                                                                                                  \
         const td_kernel_call *call = context;                                                                          \
-        const float *a_ = (const float *)call->inputs[0].data + begin, *b_ = (const float *)call->inputs[1].data + begin; \
+        const float *a_ = (const float *)call->inputs[0].data + begin,                                                 \
+                    *b_ = (const float *)call->inputs[1].data + begin;                                                 \
         float losses_[TD_SUM_BLOCK];                                                                                   \
         for (int64_t i = 0; i < end - begin; i++) {                                                                    \
             const float x = a_[i], y = b_[i];                                                                          \
@@ -85,7 +87,7 @@ static inline size_t td_loss_scratch_bytes(const td_kernel_call *call, const voi
     {                                                                                                                  \
         const td_kernel_call *call = context;                                                                          \
         const float *a_ = call->inputs[0].data, *b_ = call->inputs[1].data;                                            \
-        const float f_ = (scale) * td_loss_factor(&call->inputs[2], td_cpu_elements(&call->inputs[0]));                \
+        const float f_ = (scale)*td_loss_factor(&call->inputs[2], td_cpu_elements(&call->inputs[0]));                  \
         float *out_ = call->outputs[0].data;                                                                           \
         TD_INDEPENDENT                                                                                                 \
         for (int64_t i = begin; i < end; i++) {                                                                        \

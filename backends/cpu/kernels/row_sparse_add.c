@@ -51,7 +51,8 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     (void)state;
     const td_tensor *a = &call->inputs[0], *b = &call->inputs[1], *out = &call->outputs[0];
     const int64_t *a_rows = a->index, *b_rows = b->index, n_a = *(int64_t *)a->count, n_b = *(int64_t *)b->count;
-    add_work work = {.a = a->data, .b = b->data, .out = out->data, .pairs = call->scratch, .elements = row_elements(out)};
+    add_work work = {
+        .a = a->data, .b = b->data, .out = out->data, .pairs = call->scratch, .elements = row_elements(out)};
     int64_t *rows = out->index, n = 0;
     for (int64_t i = 0, j = 0; i < n_a || j < n_b; n++) {
         const bool from_a = i < n_a && (j == n_b || a_rows[i] <= b_rows[j]);
@@ -96,8 +97,8 @@ static td_status *run_dense(const td_kernel_call *call, td_team *team, void *sta
 {
     (void)state;
     const td_tensor *dense = &call->inputs[0], *sparse = &call->inputs[1], *out = &call->outputs[0];
-    add_work work = {.a = dense->data, .b = sparse->data, .out = out->data, .rows = sparse->index,
-                     .elements = row_elements(out)};
+    add_work work = {
+        .a = dense->data, .b = sparse->data, .out = out->data, .rows = sparse->index, .elements = row_elements(out)};
     if (out->data != dense->data)
         td_cpu_for(team, td_cpu_elements(out), TD_CPU_BLOCK, copy_range, &work);
     td_cpu_for(team, *(int64_t *)sparse->count, ROWS_PER_TASK, add_into_rows, &work);

@@ -28,7 +28,8 @@ static td_status *check_labels(const td_kernel_call *call, int64_t samples)
     for (int64_t sample = 0; sample < samples; sample++) {
         const int64_t label = label_at(&call->inputs[1], sample);
         if (label < 0 || label >= classes)
-            return TD_ERROR(TD_DATA_ERROR, "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
+            return TD_ERROR(TD_DATA_ERROR,
+                            "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
                             call->op, call->name, label, sample, classes);
     }
     return NULL;
@@ -133,7 +134,8 @@ static void gradient_range(void *context, int64_t begin, int64_t end)
     const float factor = td_loss_factor(&call->inputs[2], td_cpu_elements(&call->inputs[1]));
     for (int64_t sample = begin; sample < end; sample++)
         gradient_of_sample((const float *)call->inputs[0].data + sample * classes, classes,
-                           label_at(&call->inputs[1], sample), factor, (float *)call->outputs[0].data + sample * classes);
+                           label_at(&call->inputs[1], sample), factor,
+                           (float *)call->outputs[0].data + sample * classes);
 }
 
 static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *state)
