@@ -54,7 +54,6 @@ static td_status *bind_arguments(const td_session *session, td_instruction *in, 
         in->values[i] = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
     for (int32_t parity = 0; parity < TD_PARITIES; parity++)
         TD_TRY(td_plan_call(session->plan->graph, in->node, NULL, &in->call[parity], &in->tensors[parity]));
-    fill_addresses(session, in, n);
     return NULL;
 }
 
@@ -119,7 +118,6 @@ static td_status *concatenate(td_session *session, const td_cluster *cluster, td
                                             .n_inputs = n_inputs,
                                             .n_outputs = n_outputs};
     }
-    fill_addresses(session, in, n_inputs + n_outputs);
     return NULL;
 }
 
@@ -188,21 +186,6 @@ static td_status *find_entries(td_session *session)
     return NULL;
 }
 
-static td_status *allocate_arenas(td_session *session)
-{
-    const td_plan *plan = session->plan;
-    TD_TRY(TD_NEW(session->arenas, plan->n_sites));
-    for (int32_t s = 0; s < plan->n_sites; s++) {
-        if (!plan->arenas[s].bytes)
-            continue;
-        td_status *status =
-            plan->sites[s].api->allocate(plan->sites[s].device, (size_t)plan->arenas[s].bytes, &session->arenas[s]);
-        if (status)
-            return td_status_prefix(status, "arena on %s", plan->sites[s].name);
-    }
-    return NULL;
-}
-
 static td_status *allocate_numbers(td_session *session)
 {
     const td_graph *graph = session->plan->graph;
@@ -227,12 +210,42 @@ td_status *td_session_bind(td_session *session)
     const td_plan *plan = session->plan;
     TD_TRY(find_entries(session));
     TD_TRY(allocate_numbers(session));
-    TD_TRY(allocate_arenas(session));
+    TD_TRY(TD_NEW(session->arenas, plan->n_sites));
     TD_TRY(TD_NEW(session->outputs, plan->n_outputs + 1));
     TD_TRY(TD_NEW(session->clusters, plan->n_clusters + 1));
     for (int32_t c = 0; c < plan->n_clusters; c++)
         TD_TRY(bind_cluster(session, c));
     return NULL;
+}
+
+/* Each compute lane's scratch lies at the end of its plan's part of the arena. */
+static void bind_scratch(td_session *session, td_lane *lane)
+{
+    const td_plan_site *site = &session->plan->sites[lane->group->site];
+    const td_plan_arena *arena = &session->plan->arenas[lane->group->site];
+    int64_t offset = arena->bytes - arena->scratch_bytes * (site->lanes - lane->index);
+    if (lane->group->kind == TD_QUEUE_COMPUTE && arena->scratch_bytes)
+        lane->scratch = (void *)((uintptr_t)session->arenas[lane->group->site] + (uintptr_t)offset);
+}
+
+void td_session_follow_arenas(td_session *session)
+{
+    const td_plan *plan = session->plan;
+    bool moved = !session->bound;
+    for (int32_t s = 0; s < plan->n_sites; s++) {
+        moved = moved || session->arenas[s] != session->store->arenas[s].memory;
+        session->arenas[s] = session->store->arenas[s].memory;
+    }
+    if (!moved)
+        return;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        for (int32_t k = 0; k < session->clusters[c].n_instructions; k++) {
+            td_instruction *in = &session->clusters[c].instructions[k];
+            fill_addresses(session, in, in->call[0].n_inputs + in->call[0].n_outputs);
+        }
+    for (int32_t i = 0; i < session->n_lanes; i++)
+        bind_scratch(session, &session->lanes[i]);
+    session->bound = true;
 }
 
 static void unbind_instruction(const td_session *session, td_instruction *in)
@@ -253,9 +266,6 @@ void td_session_unbind(td_session *session)
             unbind_instruction(session, &session->clusters[c].instructions[i]);
         td_free(session->clusters[c].instructions);
     }
-    for (int32_t s = 0; session->arenas && s < plan->n_sites; s++)
-        if (session->arenas[s])
-            plan->sites[s].api->release(plan->sites[s].device, session->arenas[s]);
     for (int32_t parity = 0; parity < TD_PARITIES; parity++) {
         for (int64_t v = 0; session->numbers[parity] && v < plan->graph->n_values; v++)
             td_free(session->numbers[parity][v]);

@@ -318,7 +318,6 @@ static td_status *open_lane(td_session *session, td_lane *lane)
 {
     const td_machine *machine = session->machine;
     const td_plan_site *site = &session->plan->sites[lane->group->site];
-    const td_plan_arena *arena = &session->plan->arenas[lane->group->site];
     td_queue_options options = {.struct_size = sizeof options, .kind = lane->group->kind};
     if (lane->group->kind == TD_QUEUE_COMPUTE) {
         const td_lane_cores *cores = &machine->lane_cores[machine->first_lane[lane->group->site] + lane->index];
@@ -326,9 +325,6 @@ static td_status *open_lane(td_session *session, td_lane *lane)
         options.threads = threads > 0 ? threads : 1;
         options.cores = cores->cores;
         options.n_cores = cores->n_cores;
-        int64_t offset = arena->bytes - arena->scratch_bytes * (site->lanes - lane->index);
-        if (arena->scratch_bytes)
-            lane->scratch = (void *)((uintptr_t)session->arenas[lane->group->site] + (uintptr_t)offset);
     }
     TD_TRY(site->api->queue_open(site->device, &options, &lane->queue));
     if (!site->is_host)

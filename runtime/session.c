@@ -31,7 +31,9 @@ td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_se
     pthread_mutex_init(&session->mutex, NULL);
     pthread_cond_init(&session->step_done, NULL);
     pthread_mutex_init(&session->timeline.mutex, NULL);
-    td_status *status = td_session_bind(session);
+    td_status *status = td_store_join(store, plan);
+    if (!status)
+        status = td_session_bind(session);
     if (!status)
         status = create_slots(session);
     if (!status)
@@ -56,6 +58,7 @@ void td_session_destroy(td_session *session)
     pthread_mutex_destroy(&session->mutex);
     pthread_cond_destroy(&session->step_done);
     pthread_mutex_destroy(&session->timeline.mutex);
+    td_store_leave(session->store);
     td_store_release(session->store);
     td_plan_release(session->plan);
     td_free(session);
@@ -203,13 +206,12 @@ static void complete_oldest(td_session *session, td_step_report *report, bool *o
 
 static td_status *begin_run(td_session *session)
 {
-    bool free_store = false;
     if (session->broken)
         return TD_ERROR(TD_INVALID_ARGUMENT,
                         "an earlier error struck in the middle of an update: parameters are inconsistent; "
                         "load a checkpoint into a new store");
-    if (!atomic_compare_exchange_strong(&session->store->in_use, &free_store, true))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "another session runs on this store");
+    TD_TRY(td_store_begin_run(session->store, session->plan));
+    td_session_follow_arenas(session);
     session->last_report_s = 0;
     return NULL;
 }
@@ -222,7 +224,7 @@ static td_status *end_run(td_session *session, double begin_s, td_status *status
     session->counters.seconds += td_session_now() - begin_s;
     session->counters.exposed_s = session->timeline.exposed_s;
     session->counters.copy_or_host_s = session->timeline.others_s;
-    atomic_store(&session->store->in_use, false);
+    td_store_end_run(session->store);
     atomic_store(&session->stop_requested, false);
     atomic_store(&session->failed_at, LLONG_MAX);
     td_status *error = session->error;
@@ -328,10 +330,10 @@ int32_t td_session_devices(const td_session *session)
 td_device_counters td_session_device(const td_session *session, int32_t index)
 {
     const td_plan_site *site = &session->plan->sites[index];
-    const td_plan_arena *arena = &session->plan->arenas[index];
-    td_device_counters counters = {.name = site->name,
-                                   .capacity_bytes = site->properties.memory_bytes,
-                                   .planned_peak_bytes = (uint64_t)(arena->store_bytes + arena->bytes)};
+    td_device_counters counters = {
+        .name = site->name,
+        .capacity_bytes = site->properties.memory_bytes,
+        .planned_peak_bytes = (uint64_t)(td_store_held(session->store, index) + session->store->arenas[index].bytes)};
     if (site->api->memory_in_use)
         site->api->memory_in_use(site->device, &counters.now_bytes, &counters.peak_bytes);
     for (int32_t i = 0; i < session->n_lanes; i++)

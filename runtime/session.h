@@ -94,7 +94,8 @@ struct td_session {
     td_plan *plan;
     td_store *store;
     const td_machine *machine;
-    void **arenas; /* per site: device addresses */
+    void **arenas; /* per site: where the store's arena was when arguments were last bound to it */
+    bool bound;    /* they have been bound once */
     td_bound_cluster *clusters;
     void **numbers[TD_PARITIES];          /* per value: host numbers of a scalar */
     double **scalars;                     /* per value: what the caller set, or NULL */
@@ -128,6 +129,8 @@ td_status *td_session_bind(td_session *session) TD_MUST_USE;
 void td_session_unbind(td_session *session);
 /* Points the arguments of the slot's parity at its batch and actual extents. Errors name the input and what was expected. */
 td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous) TD_MUST_USE;
+/* Binds all arguments anew if the store's arenas have moved since. */
+void td_session_follow_arenas(td_session *session);
 /* The address of a value's buffer (0 data, 1 index, 2 count) in a parity. */
 void *td_session_address(const td_session *session, int32_t value, int32_t parity, int32_t buffer);
 

@@ -137,7 +137,10 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
     store->references = 1;
     store->machine = td_machine_retain(plan->owner);
     store->seed = plan->random_seed;
+    pthread_mutex_init(&store->mutex, NULL);
     td_status *status = TD_NEW(store->entries, plan->graph->n_values + 1);
+    if (!status)
+        status = TD_NEW(store->arenas, store->machine->n_sites);
     for (int32_t v = 0; v < plan->graph->n_values && !status; v++)
         if (plan->values[v].storage == TD_STORE)
             status = add_entry(store, plan, v);
@@ -166,6 +169,8 @@ void td_store_release(td_store *store)
         td_free(store->entries[i].name);
     }
     td_free(store->entries);
+    td_free(store->arenas);
+    pthread_mutex_destroy(&store->mutex);
     td_name_map_deinit(&store->names);
     td_machine_release(store->machine);
     td_free(store);

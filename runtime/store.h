@@ -15,6 +15,12 @@ typedef struct td_store_entry {
     bool is_parameter;
 } td_store_entry;
 
+/* What a device lends to the session that runs; as large as the largest plan so far. */
+typedef struct td_store_arena {
+    void *memory;
+    int64_t bytes;
+} td_store_arena;
+
 struct td_store {
     int64_t references; /* atomic */
     td_machine *machine;
@@ -23,12 +29,25 @@ struct td_store {
     td_name_map names;
     uint64_t seed;
     int64_t steps, updates;
-    atomic_bool in_use; /* a session runs on it */
+    pthread_mutex_t mutex;  /* of what follows */
+    td_store_arena *arenas; /* as the machine's sites */
+    int32_t n_sessions;
+    atomic_bool in_use; /* a session runs on it; may be read without the mutex */
 };
 
 /* The site where the store has a parameter, or -1: td_plan_request.home. */
 int32_t td_store_home(const void *store, const char *parameter);
 /* Bytes of its entries on a site: td_plan_request.held. */
 int64_t td_store_held(const void *store, int32_t site);
+
+/* ---- arenas.c: memory for the session that runs ---- */
+/* A session of this plan begins. The arenas are made large enough for it, or, while another session runs, that is left to
+ * the session's first run. On failure too the session must leave. */
+td_status *td_store_join(td_store *store, const td_plan *plan) TD_MUST_USE;
+/* The last one to leave gives the arenas back. */
+void td_store_leave(td_store *store);
+/* The arenas are this plan's until td_store_end_run; they may have moved. Refused while another session runs. */
+td_status *td_store_begin_run(td_store *store, const td_plan *plan) TD_MUST_USE;
+void td_store_end_run(td_store *store);
 
 #endif

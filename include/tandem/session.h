@@ -8,9 +8,12 @@
  *     td_session_destroy(session);
  *     td_store_release(store);
  *
- * Several plans (train, evaluate) may bind to one store; one session runs at a time on a store. A session holds its plan's
- * arenas until it is destroyed: where a device is nearly full, destroy one before the next is created. A session is used from one
- * thread; td_session_stop may be called from any thread or signal handler. */
+ * Several plans (train, evaluate) may bind to one store. Their sessions take turns: the store lends the one that runs an arena
+ * per device, which is as large as the largest of their plans, so a device's peak is the store plus the largest plan, not the
+ * sum. A session that is asked to run while another one runs is refused (TD_INVALID_ARGUMENT, "another session runs on this
+ * store"), from another thread as from inside on_step, and may be asked again. The arenas go back to their devices when the
+ * store's last session is destroyed. A session is used from one thread, two sessions of a store from one or two;
+ * td_session_stop may be called from any thread or signal handler. */
 #ifndef TANDEM_SESSION_H
 #define TANDEM_SESSION_H
 
@@ -64,7 +67,8 @@ typedef struct td_step_report {
     double seconds; /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
     const td_batch *batch; /* valid during the call */
-    /* Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). */
+    /* Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). Their data is
+     * valid during on_step; after td_session_step, until a session of the same store runs, is created or is destroyed. */
     const td_tensor *outputs;
     int32_t n_outputs;
 } td_step_report;
@@ -72,6 +76,9 @@ typedef struct td_step_report {
 /* Returns true to go on. */
 typedef bool (*td_on_step)(void *context, const td_step_report *report);
 
+/* The store's arenas grow to what the plan needs; while another session of the store runs, they grow when this one first runs.
+ * Errors: TD_DOES_NOT_FIT where the store and the plan's arena exceed a device (a plan made without the store cannot know what
+ * the store holds there), TD_NOT_FOUND and TD_INVALID_ARGUMENT where the store is not one for this plan. */
 td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_session) TD_MUST_USE;
 void td_session_destroy(td_session *session);
 /* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop;
@@ -101,8 +108,9 @@ td_session_counters td_session_read_counters(const td_session *session);
 
 typedef struct td_device_counters {
     const char *name;
-    uint64_t capacity_bytes, now_bytes, peak_bytes, planned_peak_bytes;
-    double busy_s; /* of all compute lanes together */
+    uint64_t capacity_bytes, now_bytes, peak_bytes;
+    uint64_t planned_peak_bytes; /* what the store holds there, and the largest plan of its sessions */
+    double busy_s;               /* of all compute lanes together */
     int64_t kernels;
 } td_device_counters;
 int32_t td_session_devices(const td_session *session);
