@@ -1,249 +1,214 @@
-/* tandem bench: the same steps on the configuration's plan and on a single device, interleaved block by block so that both
- * see the same machine; then side by side. */
-#include <math.h>
+/* tandem bench: a configuration beside a single device (cli/bench_against.c), or a built-in case by itself (bench/). */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/units.h"
-#include "cli/command.h"
+#include "bench/bench.h"
+#include "cli/bench_against.h"
 #include "cli/json.h"
-#include "cli/limited_source.h"
-#include "cli/setup.h"
-#include "cli/statistics.h"
 #include "cli/table.h"
-#include "tandem/session.h"
 
-enum { BLOCK = 5, WARM_UP = 3, USUAL_STEPS = 40 };
+/* ---- what was asked for --------------------------------------------------------------------------------------------------- */
 
-/* One of the two runs. */
-typedef struct side {
-    const char *title;
-    td_train_options *options;
-    td_plan *plan;
-    td_store *store;
-    td_session *session;
-    td_loader *loader;
-    td_step_statistics statistics;
-    int64_t steps; /* of all blocks, the warm-up too */
-    float loss;
-    uint64_t checksum;
-    td_status *error;
-} side;
+/* The options that say a number for a case; --alpha takes fractions, and 0 for uniform ids. */
+typedef struct number_option {
+    const char *name;
+    double least, most;
+} number_option;
+enum { BATCH, ROWS, TABLES, DIM, BAG, ALPHA, THREADS, RUNS, NUMBER_OPTIONS };
+static const number_option numbers[NUMBER_OPTIONS] = {
+    {"--batch", 1, 1 << 24}, {"--rows", 1, 1e12}, {"--tables", 1, 1000},  {"--dim", 1, 1 << 20},
+    {"--bag", 1, 1 << 24},   {"--alpha", 0, 10},  {"--threads", 1, 4096}, {"--runs", 1, 1000000},
+};
 
-typedef struct comparison {
-    td_setup *setup;
-    side sides[2];
-    char *single;
-    bool lifted;
-    td_train_options single_options;
-} comparison;
-
-static bool on_step(void *context, const td_step_report *report)
+static td_status *read_number(const td_arguments *arguments, const number_option *option, bool whole, double *out)
 {
-    side *s = context;
-    bool warm = s->steps++ < WARM_UP;
-    s->loss = report->loss;
-    s->error =
-        warm ? NULL : td_statistics_add(&s->statistics, TD_STATISTICS_LEFT_OUT, report->samples, report->seconds);
-    return !s->error;
-}
-
-static td_status *run_block(side *s, int64_t steps)
-{
-    td_limited_source limited = {td_loader_source(s->loader), steps};
-    td_source outer = td_limited_source_of(&limited);
-    TD_TRY(td_session_run(s->session, &outer, steps, on_step, s));
-    return s->error;
-}
-
-static td_status *open_side(comparison *c, side *s)
-{
-    td_loader_options options = td_loader_defaults();
-    options.batch = c->setup->batch;
-    options.epochs = 0; /* without end */
-    options.seed = (uint64_t)td_section_int(c->setup->root, "train.seed");
-    options.shuffle = td_section_bool(c->setup->root, "data.shuffle");
-    options.drop_remainder = true;
-    TD_TRY(td_plan_train(c->setup->graph, c->setup->model.loss, s->options, &s->plan));
-    TD_TRY(td_store_create(s->plan, &s->store));
-    TD_TRY(td_session_create(s->plan, s->store, &s->session));
-    return td_loader_create(c->setup->dataset, &options, &s->loader);
-}
-
-static void close_side(side *s)
-{
-    td_session_destroy(s->session);
-    td_store_release(s->store);
-    td_plan_release(s->plan);
-    td_loader_destroy(s->loader);
-    td_statistics_deinit(&s->statistics);
-}
-
-static td_status *run_both(comparison *c, int64_t steps)
-{
-    for (int i = 0; i < 2; i++)
-        TD_TRY(open_side(c, &c->sides[i]));
-    for (int i = 0; i < 2; i++)
-        TD_TRY(run_block(&c->sides[i], WARM_UP));
-    for (int64_t done = 0; done < steps; done += BLOCK)
-        for (int i = 0; i < 2; i++)
-            TD_TRY(run_block(&c->sides[i], steps - done < BLOCK ? steps - done : BLOCK));
-    for (int i = 0; i < 2; i++)
-        TD_TRY(td_store_checksum(c->sides[i].store, &c->sides[i].checksum));
+    const char *text = td_argument(arguments, option->name);
+    char *end = NULL;
+    *out = 0;
+    if (!text)
+        return NULL;
+    *out = strtod(text, &end);
+    if (end == text || *end || !(*out >= option->least && *out <= option->most) ||
+        (whole && *out != (double)(int64_t)*out))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "bench: %s %s: a %snumber from %.0f to %.0f", option->name, text,
+                        whole ? "whole " : "", option->least, option->most);
     return NULL;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------------------- */
-
-static double copied_per_step(const side *s)
+static td_status *read_request(const td_arguments *arguments, td_bench_request *out)
 {
-    td_session_counters counters = td_session_read_counters(s->session);
-    return counters.steps ? (double)(counters.to_device_bytes + counters.to_host_bytes) / (double)counters.steps : 0;
+    double given[NUMBER_OPTIONS];
+    for (int i = 0; i < NUMBER_OPTIONS; i++)
+        TD_TRY(read_number(arguments, &numbers[i], i != ALPHA, &given[i]));
+    *out = (td_bench_request){.batch = (int64_t)given[BATCH],
+                              .rows = (int64_t)given[ROWS],
+                              .tables = (int64_t)given[TABLES],
+                              .dim = (int64_t)given[DIM],
+                              .bag = (int64_t)given[BAG],
+                              .alpha = given[ALPHA],
+                              .threads = (int32_t)given[THREADS],
+                              .runs = (int32_t)given[RUNS]};
+    out->no_bound = td_argument_flag(arguments, "--no-bound");
+    if (td_argument(arguments, "--alpha") && given[ALPHA] == 0)
+        out->alpha = TD_BENCH_UNIFORM;
+    return NULL;
 }
 
-static uint64_t peak_of(const side *s, const char *device)
+static td_status *unknown_case(const char *name)
 {
-    for (int32_t i = 0; i < td_session_devices(s->session); i++)
-        if (!strcmp(td_session_device(s->session, i).name, device))
-            return td_session_device(s->session, i).peak_bytes;
-    return 0;
+    return td_status_help(
+        TD_ERROR(TD_INVALID_ARGUMENT, "bench: unknown case \"%s\"; did you mean \"%s\"?", name, td_bench_nearest(name)),
+        "see: tandem bench --list");
 }
 
-static json_t *side_json(side *s)
+/* ---- output --------------------------------------------------------------------------------------------------------------- */
+
+/* As many digits as say something, at most `digits` of them after the point. */
+static double rounded(double value, double digits)
 {
-    json_t *devices = json_array();
-    for (int32_t i = 0; i < td_session_devices(s->session); i++) {
-        td_device_counters device = td_session_device(s->session, i);
-        json_array_append_new(devices, json_pack("{s:s, s:I, s:I}", "name", device.name, "capacity_bytes",
-                                                 (json_int_t)device.capacity_bytes, "peak_bytes",
-                                                 (json_int_t)device.peak_bytes));
-    }
-    char checksum[32];
-    snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)s->checksum);
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s}", "what", s->title, "step_ms",
-                     td_statistics_quantile(&s->statistics, 0.5) * 1e3, "q1_ms",
-                     td_statistics_quantile(&s->statistics, 0.25) * 1e3, "q3_ms",
-                     td_statistics_quantile(&s->statistics, 0.75) * 1e3, "samples_per_s",
-                     td_statistics_rate(&s->statistics), "copied_bytes_per_step", copied_per_step(s), "loss",
-                     (double)s->loss, "devices", devices, "parameters_checksum", checksum);
+    return (double)(int64_t)(value * digits + 0.5) / digits;
 }
 
-static td_status *print_json(comparison *c, FILE *out)
+/* JSON's null where the machine was not measured. */
+static json_t *limits_json(const td_machine_limits *limits)
 {
-    return td_json_print(json_pack("{s:s, s:I, s:s, s:b, s:b, s:o, s:o}", "model", c->setup->name, "steps",
-                                   (json_int_t)c->sides[0].statistics.n, "single_device", c->single,
-                                   "memory_limit_lifted", (int)c->lifted, "same_parameters",
-                                   c->sides[0].checksum == c->sides[1].checksum, "plan", side_json(&c->sides[0]),
-                                   "single", side_json(&c->sides[1])),
-                         out);
+    if (!limits->copy_bytes)
+        return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f}", "gflops", rounded(1e-9 * limits->flops, 10), "gflops_one",
+                     rounded(1e-9 * limits->flops_one, 10), "copy_gb_per_s", rounded(1e-9 * limits->copy_bytes, 10),
+                     "gather_gb_per_s", rounded(1e-9 * limits->gather_bytes, 10));
 }
 
-static void add_memory_rows(comparison *c, td_table *table)
+static json_t *fact_json(const td_bench_fact *fact)
 {
-    for (int32_t i = 0; i < td_session_devices(c->sides[0].session); i++) {
-        td_device_counters device = td_session_device(c->sides[0].session, i);
-        char name[96], memory[2][TD_UNIT_TEXT];
-        for (int s = 0; s < 2; s++) {
-            uint64_t peak = peak_of(&c->sides[s], device.name);
-            if (peak)
-                td_format_bytes(memory[s], (double)peak);
-            else
-                snprintf(memory[s], sizeof memory[s], "-");
-        }
-        snprintf(name, sizeof name, "peak on %s", device.name);
-        td_table_row(table, name, memory[0], memory[1]);
-    }
+    bool whole = fact->value == (double)(int64_t)fact->value || !strcmp(fact->name, "samples_per_s");
+    return whole ? json_integer((json_int_t)(fact->value + 0.5)) : json_real(rounded(fact->value, 1e4));
 }
 
-static td_status *print_table(comparison *c, FILE *out)
+static td_status *print_line(const td_bench_result *result, FILE *out)
 {
-    char time[3][2][TD_UNIT_TEXT], rate[2][TD_UNIT_TEXT], copied[2][TD_UNIT_TEXT], loss[2][32];
-    static const double shares[] = {0.5, 0.25, 0.75};
-    for (int s = 0; s < 2; s++) {
-        for (int q = 0; q < 3; q++)
-            td_format_seconds(time[q][s], td_statistics_quantile(&c->sides[s].statistics, shares[q]));
-        td_format_count(rate[s], td_statistics_rate(&c->sides[s].statistics));
-        td_format_traffic(copied[s], copied_per_step(&c->sides[s]));
-        snprintf(loss[s], sizeof loss[s], "%.6f", (double)c->sides[s].loss);
+    json_t *bound = result->bound_s > 0 ? json_real(rounded(1e3 * result->bound_s, 1e4)) : json_null();
+    json_t *line = json_pack("{s:s, s:s, s:f, s:f, s:f, s:i, s:o, s:i}", "case", result->which->name, "peer", "tandem",
+                             "median_ms", rounded(1e3 * result->median_s, 1e4), "q1_ms",
+                             rounded(1e3 * result->q1_s, 1e4), "q3_ms", rounded(1e3 * result->q3_s, 1e4), "runs",
+                             (int)result->runs, "bound_ms", bound, "threads", (int)result->threads);
+    int failed = !line;
+    for (int32_t i = 0; i < result->n_facts && !failed; i++)
+        failed = json_object_set_new(line, result->facts[i].name, fact_json(&result->facts[i]));
+    failed = failed || json_object_set_new(line, "machine", limits_json(&result->limits));
+    char *text = failed ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(10));
+    json_decref(line);
+    if (!text)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory: a result as JSON");
+    fprintf(out, "%s\n", text);
+    free(text);
+    return NULL;
+}
+
+static void print_limits(const td_bench_result *result, FILE *out)
+{
+    const td_machine_limits *limits = &result->limits;
+    if (!limits->copy_bytes)
+        return;
+    fprintf(out, "  the machine, %d thread%s: products %.0f GFLOP/s (one thread %.0f)", result->threads,
+            result->threads == 1 ? "" : "s", 1e-9 * limits->flops, 1e-9 * limits->flops_one);
+    fprintf(out, ", copies %.1f GB/s", 1e-9 * limits->copy_bytes);
+    if (limits->gather_bytes > 0)
+        fprintf(out, ", rows of %.0f bytes at random %.1f GB/s", result->row_size, 1e-9 * limits->gather_bytes);
+    fputc('\n', out);
+}
+
+static void print_text(const td_bench_result *result, FILE *out)
+{
+    char time[3][TD_UNIT_TEXT], bound[TD_UNIT_TEXT];
+    fprintf(out, "%s: %s, quarters %s and %s, %d runs\n", result->which->name,
+            td_format_seconds(time[0], result->median_s), td_format_seconds(time[1], result->q1_s),
+            td_format_seconds(time[2], result->q3_s), result->runs);
+    if (result->bound_s > 0)
+        fprintf(out, "  the machine's limit %s: %.2f times that\n", td_format_seconds(bound, result->bound_s),
+                result->median_s / result->bound_s);
+    for (int32_t i = 0; i < result->n_facts; i++)
+        fprintf(out, "%s%s %.10g", i ? ", " : "  ", result->facts[i].name, rounded(result->facts[i].value, 1e3));
+    if (result->n_facts)
+        fputc('\n', out);
+    print_limits(result, out);
+}
+
+static td_status *print_list(const td_arguments *arguments)
+{
+    if (td_argument_flag(arguments, "--json")) {
+        json_t *all = json_array();
+        for (int32_t i = 0; i < td_bench_count(); i++)
+            json_array_append_new(
+                all, json_pack("{s:s, s:s}", "case", td_bench_at(i)->name, "summary", td_bench_at(i)->summary));
+        return td_json_print(all, arguments->out);
     }
     td_table table;
-    td_table_init(&table, 3);
-    td_table_row(&table, "", c->sides[0].title, c->sides[1].title);
-    td_table_row(&table, "step, median", time[0][0], time[0][1]);
-    td_table_row(&table, "step, quarters", time[1][0], time[1][1]);
-    td_table_row(&table, "", time[2][0], time[2][1]);
-    td_table_row(&table, "samples/s", rate[0], rate[1]);
-    td_table_row(&table, "copied a step", copied[0], copied[1]);
-    add_memory_rows(c, &table);
-    td_table_row(&table, "last loss", loss[0], loss[1]);
-    fprintf(out, "%s, batch %lld, %lld steps each, interleaved\n\n", c->setup->name, (long long)c->setup->batch,
-            (long long)c->sides[0].statistics.n);
-    TD_TRY(td_table_print(&table, "  ", out));
-    fprintf(out, "\n  parameters after the last step are %s\n",
-            c->sides[0].checksum == c->sides[1].checksum ? "the same, bit for bit" : "not the same");
-    return NULL;
+    td_table_init(&table, 2);
+    td_table_row(&table, "case", "one step of");
+    for (int32_t i = 0; i < td_bench_count(); i++)
+        td_table_row(&table, td_bench_at(i)->name, td_bench_at(i)->summary);
+    return td_table_print(&table, "", arguments->out);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------------------------------------------ */
 
-static td_status *compare(const td_arguments *arguments, comparison *c, int64_t steps)
+static td_status *run_case(const td_arguments *arguments, const char *name)
 {
-    const char *against = td_argument(arguments, "--against");
-    bool single = !strcmp(against, "single");
-    TD_TRY(td_setup_single(c->setup->root, c->setup->steps, single ? NULL : against, &c->single_options, &c->single,
-                           &c->lifted));
-    char title[160];
-    snprintf(title, sizeof title, "all on %.60s%s", c->single, c->lifted ? " (memory limit lifted)" : "");
-    c->sides[0] = (side){.title = "as configured", .options = &c->setup->options};
-    c->sides[1] = (side){.title = title, .options = &c->single_options};
-    td_status *status = run_both(c, steps);
-    if (!status)
-        status = td_argument_flag(arguments, "--json") ? print_json(c, arguments->out) : print_table(c, arguments->out);
-    for (int i = 0; i < 2; i++)
-        close_side(&c->sides[i]);
-    td_train_options_deinit(&c->single_options);
-    td_free(c->single);
-    return status;
+    const td_bench_case *which = td_bench_find(name);
+    td_bench_request request;
+    td_bench_result result;
+    if (!which)
+        return unknown_case(name);
+    TD_TRY(read_request(arguments, &request));
+    TD_TRY(td_bench_run(which, &request, &result));
+    if (td_argument_flag(arguments, "--json"))
+        return print_line(&result, arguments->out);
+    print_text(&result, arguments->out);
+    return NULL;
 }
 
 static td_status *run(const td_arguments *arguments)
 {
-    const char *count = td_argument(arguments, "--steps");
-    int64_t steps = count ? strtoll(count, NULL, 10) : USUAL_STEPS;
-    if (!td_argument(arguments, "--against"))
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "bench: --against is missing"),
-                              "usage: tandem bench CONFIG --against single");
-    if (steps < 1 || steps > 1000000)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--steps %s: a number from 1 to 1000000", count);
-    td_config *config = NULL;
-    td_setup setup;
-    TD_TRY(td_arguments_config(arguments, &config));
-    td_status *status = td_setup_open(config, &setup);
-    if (!status) {
-        comparison c = {.setup = &setup};
-        status = setup.dataset
-                     ? compare(arguments, &c, steps)
-                     : TD_SECTION_ERROR(setup.root, "graph", "bench needs data: a section data with format and train");
-        td_setup_close(&setup);
-    }
-    td_config_destroy(config);
-    return status;
+    const char *name = td_argument(arguments, "--case");
+    if (arguments->n_words && (name || td_argument_flag(arguments, "--list")))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "bench: a configuration and %s exclude each other",
+                        name ? "--case" : "--list");
+    if (td_argument_flag(arguments, "--list"))
+        return print_list(arguments);
+    if (name)
+        return run_case(arguments, name);
+    if (arguments->n_words)
+        return td_bench_against(arguments);
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "bench: something is missing"), "usage: tandem bench %s",
+                          arguments->command->usage);
 }
 
 static const td_command_option options[] = {
     {"--against", "DEVICE", "single: all on the default device, its memory limit lifted; or a device's name"},
     {"--steps", "N", "measured steps of each side (default 40)"},
     TD_OPTION_SET,
+    {"--case", "NAME", "a built-in case instead of a configuration"},
+    {"--list", NULL, "the built-in cases"},
+    {"--batch", "N", "of a case: samples a step"},
+    {"--rows", "N", "of a case: rows of a table, at most"},
+    {"--tables", "N", "of embedding.*: tables"},
+    {"--dim", "N", "of embedding.*: columns of a table"},
+    {"--bag", "N", "of embedding.*: ids in a bag"},
+    {"--alpha", "X", "of embedding.*: Zipf exponent of the ids; 0: uniform"},
+    {"--threads", "N", "of a case: cores (default: all that are allowed)"},
+    {"--runs", "N", "of a case: timed steps"},
+    {"--no-bound", NULL, "of a case: the machine's limits are not measured beside it"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
 };
 
 const td_command td_command_bench = {
     .name = "bench",
-    .summary = "measures a configuration side by side with a single device",
-    .usage = "CONFIG --against single [--steps N] [--set KEY=VALUE]... [--json]",
-    .least = 1,
+    .summary = "measures a configuration side by side with a single device, or a built-in case",
+    .usage = "CONFIG --against single | --case NAME | --list  [--json]",
+    .least = 0,
     .most = 1,
     .options = options,
     .run = run,
