@@ -101,7 +101,7 @@ static td_value build_mlp(td_workload *out, td_value x, const char *name, const 
         double in = (double)td_value_dim(x, 1);
         x = td_linear(x, sizes[i], td_workload_text(out, "%s.%d", name, i));
         if (!(last_is_linear && i == n - 1))
-            x = td_name(td_relu(x), td_workload_text(out, "%s.%d/relu", name, i));
+            x = td_relu(x);
         /* forward, gradient of the weight and, but for the model's own input, gradient of the input */
         out->flops +=
             (strcmp(name, "bottom") == 0 && i == 0 ? 4.0 : 6.0) * (double)out->samples * in * (double)sizes[i];

@@ -50,7 +50,7 @@ static td_value build_deep(td_workload *out, td_value x)
         double in = (double)td_value_dim(x, 1);
         x = td_linear(x, sizes[i], td_workload_text(out, "mlp.%d", i));
         if (i < LAYERS - 1)
-            x = td_name(td_relu(x), td_workload_text(out, "mlp.%d/relu", i));
+            x = td_relu(x);
         out->flops += 6.0 * (double)out->samples * in * (double)sizes[i];
         out->stream_bytes +=
             sizeof(float) * 6 * (in + 1) * (double)sizes[i]; /* parameter and two moments, in and out */
@@ -68,8 +68,11 @@ static void build_model(td_workload *out, const shape *s)
     td_value deep = td_parameter(out->graph, "deep.weight", TD_F32, TD_SHAPE(s->rows, DIM), td_init_normal(0, 0.01));
     td_embedding_options weighted = {.pooling = TD_SUM, .weights = values};
     td_value wide_logit = td_name(td_embedding_bag_with(wide, ids, weighted), "wide");
-    td_value rows = td_name(td_embedding(deep, ids, weighted), "rows");
-    td_value deep_logit = build_deep(out, td_name(td_reshape(rows, TD_SHAPE(batch, FIELDS * DIM)), "features"));
+    td_dim fields = {.extent = batch.extent, .multiple = FIELDS}; /* each field of each sample is a bag of its own */
+    td_embedding_options weighted_rows = {.weights = td_name(td_reshape(values, TD_SHAPE(fields)), "field_values")};
+    td_value rows = td_embedding_bag_with(deep, td_name(td_reshape(ids, TD_SHAPE(fields)), "field_ids"), weighted_rows);
+    td_value features = td_reshape(td_name(rows, "rows"), TD_SHAPE(batch, FIELDS * DIM));
+    td_value deep_logit = build_deep(out, td_name(features, "features"));
     out->loss = td_name(td_bce_with_logits(td_name(td_add(deep_logit, wide_logit), "logit"), label), "loss");
     td_group(&out->options, "wide.weight", td_ftrl(5e-2, .l1 = 1e-8, .l2 = 1e-8));
     td_group(&out->options, "deep.weight", td_lazy_adam(1e-3));
