@@ -69,6 +69,22 @@ td_value td_dot_interaction(int32_t n, const td_value *vectors);
 td_value td_cross_layer(td_value x0, td_value x, const char *name);
 /* Over the last axis, biased variance; parameters `name`.weight (ones) and `name`.bias (zeros). */
 td_value td_layer_norm(td_value x, double epsilon, const char *name);
+/* Images are f32 [samples, channels, height, width], the last three constant. A setting of 0 is the usual: stride 1,
+ * dilation 1, one group. Groups are parts of the channels that do not see each other. */
+typedef struct td_conv2d_options {
+    int64_t stride, padding, dilation, groups;
+    bool no_bias;
+} td_conv2d_options;
+/* [N, C, H, W] -> [N, channels, (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1, ..], with parameters `name`.weight
+ * [channels, C / groups, kernel, kernel] and `name`.bias [channels], both U(-1/sqrt(fan in), 1/sqrt(fan in)). The node is
+ * `name`/conv2d. */
+td_value td_conv2d(td_value x, int64_t channels, int64_t kernel, td_conv2d_options options, const char *name);
+/* The same with given parameters, the filters perhaps not square; bias may be TD_NO_VALUE. */
+td_value td_conv2d_with(td_value x, td_value weight, td_value bias, td_conv2d_options options, const char *name);
+/* The largest of each kernel x kernel window; stride 0: the kernel; padding, at most half the kernel, is never the largest. */
+td_value td_max_pool2d(td_value x, int64_t kernel, int64_t stride, int64_t padding);
+/* The mean of each window, zeros of the padding counted or not. */
+td_value td_avg_pool2d(td_value x, int64_t kernel, int64_t stride, int64_t padding, bool count_padding);
 /* Keeps with probability 1 - rate and scales by 1/(1 - rate); the identity outside training. */
 td_value td_dropout(td_value x, double rate);
 

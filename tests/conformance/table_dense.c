@@ -96,6 +96,34 @@ const conformance_case matrix_cases[] = {
     {0},
 };
 
+const conformance_case image_cases[] = {
+    {"conv2d", "f32[B,1,9,7] f32[6,1,5,5] f32[6]", "padding=2", 4, 0, 0},
+    {"conv2d", "f32[B,6,8,6] f32[5,6,5,5] -", NULL, 3, 0, 0},
+    {"conv2d", "f32[B,4,9,8] f32[6,2,3,2] f32[6]", "stride=2 padding=1 groups=2", 3, 0, 0},
+    {"conv2d", "f32[B,3,11,9] f32[4,3,3,3] f32[4]", "stride=2 padding=3 dilation=2", 3, 0, 0},
+    {"conv2d", "f32[B,2,7,7] f32[4,2,1,1] -", "stride=3", 3, 0, 0},
+    {"conv2d", "f32[B,40,6,6] f32[37,40,3,3] f32[37]", "padding=1", 20, 0, CASE_NO_GRADIENT},
+    {"conv2d_input_gradient", "f32[B,8,6,15] f32[8,3,3,3]", "padding=2 height=6 width=15 dilation=2", 3, 0, 0},
+    {"conv2d_input_gradient", "f32[B,6,5,4] f32[6,2,3,2]", "stride=2 padding=1 groups=2 height=9 width=7", 3, 0, 0},
+    {"conv2d_input_gradient", "f32[B,20,10,10] f32[20,6,5,5]", "height=14 width=14", 20, 0, 0},
+    {"conv2d_input_gradient", "f32[B,3,3,3] f32[3,4,1,1]", "padding=1 stride=2 height=3 width=3", 3, 0, 0},
+    {"conv2d_weight_gradient", "f32[B,6,9,7] f32[B,1,9,7]", "padding=2 kernel_height=5 kernel_width=5", 4, 0, 0},
+    {"conv2d_weight_gradient", "f32[B,6,5,5] f32[B,4,9,8]",
+     "stride=2 padding=1 groups=2 kernel_height=3 kernel_width=2", 37, 0, 0},
+    {"conv2d_weight_gradient", "f32[B,20,20,20] f32[B,7,20,20]", "kernel_height=1 kernel_width=1", 19, 0, 0},
+    {"conv2d_bias_gradient", "f32[B,6,9,7]", NULL, 9, 0, 0},
+    {"max_pool2d", "f32[B,1,4,4]", "kernel=2", 2, 0, 0},
+    {"max_pool2d", "f32[B,3,9,7]", "kernel=2", 5, 0, CASE_NO_GRADIENT},
+    {"max_pool2d", "f32[B,3,9,8]", "kernel=3 stride=2 padding=1", 5, 0, 0},
+    {"max_pool2d", "f32[B,40,30,20]", "kernel=2", 20, 0, CASE_NO_GRADIENT},
+    {"max_pool2d_gradient", "f32[B,3,4,3] i32[B,3,4,3]<72", "height=9 width=8", 5, 0, 0},
+    {"avg_pool2d", "f32[B,3,8,6]", "kernel=2", 5, 0, 0},
+    {"avg_pool2d", "f32[B,3,9,8]", "kernel=3 stride=2 padding=1", 5, 0, 0},
+    {"avg_pool2d", "f32[B,3,9,8]", "kernel=3 stride=2 padding=1 count_padding=false", 5, 0, 0},
+    {"avg_pool2d_gradient", "f32[B,3,5,4]", "kernel=3 stride=2 padding=1 height=9 width=8", 5, 0, 0},
+    {0},
+};
+
 const conformance_case loss_cases[] = {
     {"bce_with_logits", "f32[B,1] f32[B,1]:unit", NULL, 9, 0, 0},
     {"bce_with_logits", "f32[B,3]:wide f32[B,3]:unit", NULL, 700, 0, CASE_NO_GRADIENT},

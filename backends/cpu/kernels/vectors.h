@@ -1,5 +1,5 @@
-/* Sixteen floats as one value: one AVX-512 register, two of AVX2, or an array that the compiler makes the best of. Not a
- * kernel.
+/* Sixteen floats as one value: one AVX-512 register, two of AVX2, or an array that the compiler makes the best of; and eight
+ * (v8), of which only what is needed is here. Not a kernel.
  *
  * Every operation rounds each lane as the scalar one would, so kernels written with it give the same bits on every
  * instruction set. v16_fold adds lanes up in the order of base/sums.h. */
@@ -122,6 +122,64 @@ static inline v16 v16_fma(v16 a, v16 b, v16 c)
     return c;
 }
 #undef V16_LANES
+#endif
+
+#if defined(__AVX2__) && defined(__FMA__)
+typedef struct v8 {
+    __m256 v;
+} v8;
+static inline v8 v8_set(float x)
+{
+    return (v8){_mm256_set1_ps(x)};
+}
+static inline v8 v8_load(const float *from)
+{
+    return (v8){_mm256_loadu_ps(from)};
+}
+static inline void v8_store(float *to, v8 x)
+{
+    _mm256_storeu_ps(to, x.v);
+}
+static inline v8 v8_add(v8 a, v8 b)
+{
+    return (v8){_mm256_add_ps(a.v, b.v)};
+}
+static inline v8 v8_fma(v8 a, v8 b, v8 c)
+{
+    return (v8){_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+#else
+typedef struct v8 {
+    float f[8];
+} v8;
+#define V8_LANES for (int lane = 0; lane < 8; lane++)
+static inline v8 v8_set(float x)
+{
+    v8 out;
+    V8_LANES out.f[lane] = x;
+    return out;
+}
+static inline v8 v8_load(const float *from)
+{
+    v8 out;
+    memcpy(out.f, from, sizeof out.f);
+    return out;
+}
+static inline void v8_store(float *to, v8 x)
+{
+    memcpy(to, x.f, sizeof x.f);
+}
+static inline v8 v8_add(v8 a, v8 b)
+{
+    V8_LANES a.f[lane] += b.f[lane];
+    return a;
+}
+static inline v8 v8_fma(v8 a, v8 b, v8 c)
+{
+    V8_LANES c.f[lane] = fmaf(a.f[lane], b.f[lane], c.f[lane]);
+    return c;
+}
+#undef V8_LANES
 #endif
 
 /* The first n (at most 16) lanes, the others zero; reads and writes no more than these. */

@@ -1,4 +1,4 @@
-/* Perceptron, DLRM, wide & deep: as the golden cases describe them. See model.h. */
+/* Perceptron, DLRM, wide & deep, LeNet: as the golden cases describe them. See model.h. */
 #include "tests/tools/golden_check/model.h"
 
 #include <stdio.h>
@@ -90,9 +90,39 @@ static td_status *build_wide_deep(const golden_case *c, const json_t *model, td_
     return NULL;
 }
 
+/* The bytes of an image over 256, two convolutions with pooling, three linear layers. */
+static td_status *build_lenet(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
+{
+    td_value x, label;
+    json_t *paddings;
+    TD_TRY(golden_case_input(c, graph, "image", &x));
+    TD_TRY(golden_case_input(c, graph, "label", &label));
+    TD_TRY(golden_json_get(model, "padding", JSON_ARRAY, &paddings));
+    x = td_scale(td_cast(x, TD_F32), 1.0 / 256);
+    for (int32_t i = 0; i < 2; i++) {
+        char name[16], weight[32];
+        (void)snprintf(name, sizeof name, "conv%d", i + 1);
+        (void)snprintf(weight, sizeof weight, "%s.weight", name);
+        const td_conv2d_options options = {.padding = json_integer_value(json_array_get(paddings, (size_t)i))};
+        x = td_conv2d(x, golden_case_dim(c, weight, 0), golden_case_dim(c, weight, 2), options, name);
+        x = td_max_pool2d(td_relu(x), 2, 0, 0);
+    }
+    x = td_reshape(x, TD_SHAPE(td_value_shape(x).dims[0], golden_case_dim(c, "fc1.weight", 1)));
+    for (int32_t i = 0; i < 3; i++) {
+        char name[16], weight[32];
+        (void)snprintf(name, sizeof name, "fc%d", i + 1);
+        (void)snprintf(weight, sizeof weight, "%s.weight", name);
+        x = td_linear(x, golden_case_dim(c, weight, 0), name);
+        x = i < 2 ? td_relu(x) : x;
+    }
+    *out_loss = td_softmax_cross_entropy(x, label);
+    return NULL;
+}
+
 static const golden_model models[] = {{"mlp", build_mlp, {NULL}},
                                       {"dlrm", build_dlrm, {"table.*"}},
-                                      {"wide_deep", build_wide_deep, {"wide.*", "deep.*"}}};
+                                      {"wide_deep", build_wide_deep, {"wide.*", "deep.*"}},
+                                      {"lenet", build_lenet, {"conv2*", "fc2*"}}};
 
 const golden_model *golden_model_find(const char *type)
 {

@@ -1,0 +1,111 @@
+/* Panels: a few rows of sums over a vector of columns, held in registers. Not a kernel.
+ *
+ *     c[i][l] (+)= sum over r, ascending, of a[i * step + offset[r]] * b[r][l]        i < rows, l < 16 (or 8)
+ *
+ * Each sum starts from zero and takes one fma per term, whatever the rows and the vector's width, so a caller may cut rows and
+ * columns as suits the machine. The offsets make it a convolution without a copy of every window, or the product of two
+ * matrices; what is summed in what order is said by base/convolution.h, or where it is called. */
+#ifndef TANDEM_BACKENDS_CPU_KERNELS_PANEL_H
+#define TANDEM_BACKENDS_CPU_KERNELS_PANEL_H
+
+#include <stdbool.h>
+
+#include "backends/cpu/kernels/vectors.h"
+
+enum {
+    PANEL_ROWS_16 = 6, /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
+    PANEL_ROWS_8 = 12
+};
+
+typedef struct panel {
+    const float *a;
+    int64_t step;          /* elements of a between rows */
+    const int64_t *offset; /* [terms] */
+    int64_t terms;
+    const float *b;
+    int64_t b_leading; /* elements between rows of b */
+    float *c;
+    int64_t c_leading;
+    bool add; /* to what c holds, rather than replacing it */
+} panel;
+
+#if defined(__GNUC__)
+#define PANEL_INLINE static inline __attribute__((always_inline))
+#else
+#define PANEL_INLINE static inline
+#endif
+
+/* `rows` and, if it is 1, `step` are constants where this is inlined: so the sums stay in registers. */
+#define PANEL_TILE(vector, most)                                                                                       \
+    PANEL_INLINE void vector##_panel_rows(const panel *p, const int rows, const int64_t step)                          \
+    {                                                                                                                  \
+        vector sums[most];                                                                                             \
+        _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) sums[i] = vector##_set(0);                             \
+        for (int64_t r = 0; r < p->terms; r++) {                                                                       \
+            const vector b = vector##_load(p->b + r * p->b_leading);                                                   \
+            const float *a = p->a + p->offset[r];                                                                      \
+            _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) sums[i] =                                          \
+                vector##_fma(vector##_set(a[i * step]), b, sums[i]);                                                   \
+        }                                                                                                              \
+        _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++)                                                        \
+        {                                                                                                              \
+            float *c = p->c + i * p->c_leading;                                                                        \
+            vector##_store(c, p->add ? vector##_add(vector##_load(c), sums[i]) : sums[i]);                             \
+        }                                                                                                              \
+    }
+
+PANEL_TILE(v16, PANEL_ROWS_16)
+PANEL_TILE(v8, PANEL_ROWS_8)
+
+#define PANEL_CASE(vector, n)                                                                                          \
+    case n:                                                                                                            \
+        if (p->step == 1)                                                                                              \
+            vector##_panel_rows(p, n, 1);                                                                              \
+        else                                                                                                           \
+            vector##_panel_rows(p, n, p->step);                                                                        \
+        break;
+
+/* `rows` at most PANEL_ROWS_16. */
+static inline void panel_16(const panel *p, int64_t rows)
+{
+    switch (rows) {
+        PANEL_CASE(v16, 1)
+        PANEL_CASE(v16, 2)
+        PANEL_CASE(v16, 3)
+        PANEL_CASE(v16, 4)
+        PANEL_CASE(v16, 5)
+        PANEL_CASE(v16, 6)
+    default:
+        break;
+    }
+}
+
+/* `rows` at most PANEL_ROWS_8. */
+static inline void panel_8(const panel *p, int64_t rows)
+{
+    switch (rows) {
+        PANEL_CASE(v8, 1)
+        PANEL_CASE(v8, 2)
+        PANEL_CASE(v8, 3)
+        PANEL_CASE(v8, 4)
+        PANEL_CASE(v8, 5)
+        PANEL_CASE(v8, 6)
+        PANEL_CASE(v8, 7)
+        PANEL_CASE(v8, 8)
+        PANEL_CASE(v8, 9)
+        PANEL_CASE(v8, 10)
+        PANEL_CASE(v8, 11)
+        PANEL_CASE(v8, 12)
+    default:
+        break;
+    }
+}
+
+/* Rows of one tile when `n` rows are cut evenly into tiles of at most `most`. */
+static inline int64_t panel_piece(int64_t n, int64_t most)
+{
+    const int64_t pieces = (n + most - 1) / most;
+    return pieces ? (n + pieces - 1) / pieces : 1;
+}
+
+#endif
