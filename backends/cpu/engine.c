@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_onednn.h"
 #include "base/memory.h"
 
@@ -32,7 +33,7 @@ void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes
 #ifdef TANDEM_HAVE_ONEDNN
     char version[32];
     td_onednn_version(version, sizeof version);
-    if (engine->gemm == TD_GEMM_REFERENCE)
+    if (!td_gemm_uses_onednn(engine))
         (void)snprintf(out, bytes, "own gemm, %s kernels", isa);
     else
         (void)snprintf(out, bytes, "%s%s, %s kernels", version, engine->gemm == TD_GEMM_LIBRARY ? " threads" : "", isa);

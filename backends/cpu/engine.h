@@ -10,9 +10,10 @@
 
 /* How matrix products are computed (backends/cpu/gemm.h). */
 typedef enum td_gemm_kind {
-    TD_GEMM_TILES = 0, /* oneDNN, one thread per tile, tiles cut by shape: bits do not depend on threads */
-    TD_GEMM_LIBRARY,   /* oneDNN's own threading: bits may depend on threads */
-    TD_GEMM_REFERENCE  /* own kernel: the same bits on every instruction set too */
+    TD_GEMM_TILES =
+        0, /* one thread per tile, bits do not depend on threads: the own kernel where vectors have fma, else oneDNN */
+    TD_GEMM_LIBRARY,  /* oneDNN's own threading: bits may depend on threads */
+    TD_GEMM_REFERENCE /* the own kernel everywhere: the same bits on every instruction set too */
 } td_gemm_kind;
 /* NULL-terminated, in the order of td_gemm_kind, for td_options_parse. */
 extern const char *const td_gemm_kind_names[];

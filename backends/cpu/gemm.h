@@ -5,30 +5,34 @@
  *     TD_TRY(td_gemm_run(gemm, &actual, &(td_gemm_operands){.a = x, .b = weight, .c = y, .scratch = scratch}, team));
  *
  * The work is cut into tiles, and long sums into parts that are added in order, by the actual shape alone: bits do not
- * depend on the number of threads, nor on the capacity. Each tile is computed by one thread: by a oneDNN primitive
- * (TD_GEMM_TILES), or by an own kernel that adds a_ik * b_kj to C_ij with fma, k ascending (TD_GEMM_REFERENCE), which
- * gives the same bits on every instruction set. TD_GEMM_LIBRARY leaves the cutting to oneDNN. What oneDNN needs for a new
- * shape is made at first use and kept, up to a fixed number of shapes. */
+ * depend on the number of threads, nor on the capacity. Each tile is computed by one thread: by an own kernel that adds
+ * a_ik * b_kj to C_ij with fma, k ascending, which gives the same bits on every instruction set (gemm_own.h); or, where
+ * vectors have no fma, by a oneDNN primitive, unless TD_GEMM_REFERENCE asks for those bits there too. TD_GEMM_LIBRARY
+ * leaves the cutting to oneDNN. What oneDNN needs for a new shape is made at first use and kept, up to a fixed number of
+ * shapes. */
 #ifndef TANDEM_BACKENDS_CPU_GEMM_H
 #define TANDEM_BACKENDS_CPU_GEMM_H
 
 #include "backends/cpu/engine.h"
 
 /* `batch` products: A [m, k] (or [k, m] if transpose_a) times B [k, n] (or [n, k]), one after the other in memory; B may be
- * one for all. Bias: n numbers, added to every row. */
+ * one for all. What follows the sums, in this order: the bias, n numbers, is added to every row; relu: negative numbers
+ * become 0; mask: so does what stands where the mask, laid out as C is, is not positive. */
 typedef struct td_gemm_shape {
     int64_t batch, m, n, k;
-    bool transpose_a, transpose_b, shared_b, has_bias;
+    bool transpose_a, transpose_b, shared_b, has_bias, relu, has_mask;
 } td_gemm_shape;
 
 typedef struct td_gemm_operands {
-    const float *a, *b, *bias;
+    const float *a, *b, *bias, *mask;
     float *c;
     void *scratch; /* td_gemm_scratch_bytes */
 } td_gemm_operands;
 
 typedef struct td_gemm td_gemm;
 
+/* Whether oneDNN computes; otherwise the own kernel does. */
+bool td_gemm_uses_onednn(const td_cpu_engine *engine);
 td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capacity, td_gemm **out_gemm) TD_MUST_USE;
 void td_gemm_destroy(td_gemm *gemm);
 /* At most, for any shape up to the capacity. */
@@ -39,22 +43,22 @@ td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_
 
 /* ---- for the files of gemm*.c and the tests ---------------------------------------------------------------------------------- */
 
-/* How a product is cut. */
+/* How a product is cut for oneDNN. */
 typedef struct td_gemm_cut {
     int64_t tile_m, tile_n, tile_k; /* the last tile of each direction may be smaller */
     int64_t tiles_m, tiles_n, parts;
 } td_gemm_cut;
 td_gemm_cut td_gemm_cut_of(const td_gemm_shape *shape);
 
-/* One tile: sizes and leading dimensions (elements between rows, as stored). Accumulate: the product is added to C, which
- * only oneDNN is asked for. */
+/* One tile for oneDNN: sizes and leading dimensions (elements between rows, as stored). Accumulate: the product is added
+ * to C. */
 typedef struct td_gemm_tile {
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b, has_bias, accumulate;
 } td_gemm_tile;
 
-/* The own kernel, on one thread; bias may be NULL. */
-typedef void (*td_gemm_tile_fn)(const td_gemm_tile *tile, const float *a, const float *b, const float *bias, float *c);
-td_gemm_tile_fn td_gemm_reference(td_isa isa);
+/* What follows the sums, on one row (of those of all products) at c; `bias_is_one`: one number of bias for all of it. */
+void td_gemm_finish_row(const td_gemm_shape *shape, const td_gemm_operands *operands, bool bias_is_one, int64_t row,
+                        float *c);
 
 #endif

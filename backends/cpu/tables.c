@@ -1,5 +1,5 @@
 /* The kernels of kernels.def, one table for each instruction set they are compiled for, and the own matrix product. */
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_own.h"
 
 #if defined(__x86_64__)
 #define TD_ISA_HAS_X86 1
@@ -44,19 +44,19 @@ const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
     return baseline_kernels;
 }
 
-extern const td_gemm_tile_fn td_cpu_kernel_gemm_tile_baseline;
+extern const td_gemm_piece_fn td_cpu_kernel_gemm_piece_baseline;
 #if TD_ISA_HAS_X86
-extern const td_gemm_tile_fn td_cpu_kernel_gemm_tile_avx2, td_cpu_kernel_gemm_tile_avx512;
+extern const td_gemm_piece_fn td_cpu_kernel_gemm_piece_avx2, td_cpu_kernel_gemm_piece_avx512;
 #endif
 
-td_gemm_tile_fn td_gemm_reference(td_isa isa)
+td_gemm_piece_fn td_gemm_own_kernel(td_isa isa)
 {
 #if TD_ISA_HAS_X86
     if (isa == TD_ISA_AVX512)
-        return td_cpu_kernel_gemm_tile_avx512;
+        return td_cpu_kernel_gemm_piece_avx512;
     if (isa == TD_ISA_AVX2)
-        return td_cpu_kernel_gemm_tile_avx2;
+        return td_cpu_kernel_gemm_piece_avx2;
 #endif
     (void)isa;
-    return td_cpu_kernel_gemm_tile_baseline;
+    return td_cpu_kernel_gemm_piece_baseline;
 }

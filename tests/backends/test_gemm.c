@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_own.h"
 #include "backends/registry.h"
 #include "base/memory.h"
 
@@ -30,6 +30,12 @@ static const td_gemm_shape shapes[] = {
     {.batch = 0, .m = 4, .n = 6, .k = 2},
     {.batch = 1, .m = 128, .n = 13, .k = 512, .transpose_b = true, .has_bias = true},
     {.batch = 1, .m = 301, .n = 65, .k = 257},
+    {.batch = 1, .m = 207, .n = 141, .k = 800, .transpose_b = true, .has_bias = true, .relu = true},
+    {.batch = 1, .m = 133, .n = 367, .k = 70, .has_mask = true},
+    {.batch = 1, .m = 1000, .n = 1, .k = 70, .transpose_b = true, .has_bias = true, .relu = true},
+    {.batch = 1, .m = 1, .n = 1, .k = 3000, .has_bias = true, .has_mask = true},
+    {.batch = 3, .m = 90, .n = 1, .k = 40, .transpose_a = true, .has_mask = true},
+    {.batch = 1, .m = 30, .n = 40, .k = 5000, .transpose_a = true, .has_bias = true, .relu = true, .has_mask = true},
     {.batch = 1, .m = 301, .n = 401, .k = 67, .transpose_b = true, .has_bias = true},
     {.batch = 1, .m = 300, .n = 700, .k = 300},
     {.batch = 1, .m = 40, .n = 50, .k = 2111, .transpose_a = true},
@@ -47,7 +53,7 @@ enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
 typedef struct problem {
     td_gemm_shape shape;
-    float *a, *b, *bias, *c;
+    float *a, *b, *bias, *mask, *c;
     int64_t n_a, n_b, n_c;
 } problem;
 
@@ -74,6 +80,7 @@ static problem make_problem(const td_gemm_shape *shape)
     p.a = numbers(p.n_a, &seed);
     p.b = numbers(p.n_b, &seed);
     p.bias = numbers(shape->n, &seed);
+    p.mask = numbers(p.n_c, &seed);
     p.c = td_calloc((size_t)p.n_c + 1, sizeof *p.c);
     assert_non_null(p.c);
     return p;
@@ -84,6 +91,7 @@ static void free_problem(problem *p)
     td_free(p->a);
     td_free(p->b);
     td_free(p->bias);
+    td_free(p->mask);
     td_free(p->c);
 }
 
@@ -107,8 +115,12 @@ static void run(const td_cpu_engine *engine, problem *p, const td_gemm_shape *ca
     assert_non_null(scratch);
     memset(scratch, 0xff, bytes + 64); /* NaN wherever somebody reads before writing */
     memset(p->c, 0xff, ((size_t)p->n_c + 1) * sizeof *p->c);
-    td_gemm_operands operands = {
-        .a = p->a, .b = p->b, .bias = p->shape.has_bias ? p->bias : NULL, .c = p->c, .scratch = scratch};
+    td_gemm_operands operands = {.a = p->a,
+                                 .b = p->b,
+                                 .bias = p->shape.has_bias ? p->bias : NULL,
+                                 .mask = p->mask,
+                                 .c = p->c,
+                                 .scratch = scratch};
     must(td_gemm_run(gemm, &p->shape, &operands, team));
     for (size_t i = 0; i < 64; i++)
         assert_int_equal(scratch[bytes + i], 0xff);
@@ -141,6 +153,10 @@ static void check(const problem *p)
         for (int64_t i = 0; i < s->m; i++)
             for (int64_t j = 0; j < s->n; j++) {
                 double magnitude = 0, wanted = exact(p, product, i, j, &magnitude);
+                if (s->relu && wanted < 0)
+                    wanted = 0;
+                if (s->has_mask && p->mask[(product * s->m + i) * s->n + j] <= 0.0f)
+                    wanted = 0;
                 double error = fabs((double)p->c[(product * s->m + i) * s->n + j] - wanted);
                 if (!(error <= (double)(s->k + 2) * 0x1p-24 * magnitude))
                     fail_msg("%lld x %lld x %lld: C[%lld][%lld] is off by %g", (long long)s->m, (long long)s->n,
@@ -148,23 +164,33 @@ static void check(const problem *p)
             }
 }
 
-/* ThreadSanitizer does not see how OpenMP's threads wait for each other, and would report the library's own. */
-static const td_gemm_kind kinds[] = {
+/* Who computes. ThreadSanitizer does not see how OpenMP's threads wait for each other, and would report the library's own. */
+typedef struct way {
+    td_gemm_kind kind;
+    bool on_baseline; /* instead of the best instruction set */
+} way;
+static const way ways[] = {
 #ifdef TANDEM_HAVE_ONEDNN
-    TD_GEMM_TILES,
+    {TD_GEMM_TILES, true},
 #ifndef __SANITIZE_THREAD__
-    TD_GEMM_LIBRARY,
+    {TD_GEMM_LIBRARY, false},
 #endif
 #endif
-    TD_GEMM_REFERENCE};
-enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+    {TD_GEMM_TILES, false},
+    {TD_GEMM_REFERENCE, true}};
+enum { N_WAYS = sizeof ways / sizeof ways[0] };
+
+static td_cpu_engine engine_of(const way *w)
+{
+    return make_engine(w->kind, w->on_baseline ? TD_ISA_BASELINE : td_isa_best());
+}
 
 static void test_products_are_right_at_every_shape(void **state)
 {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
-        for (int kind = 0; kind < N_KINDS; kind++) {
-            td_cpu_engine engine = make_engine(kinds[kind], td_isa_best());
+        for (int w = 0; w < N_WAYS; w++) {
+            td_cpu_engine engine = engine_of(&ways[w]);
             problem p = make_problem(&shapes[i]);
             run(&engine, &p, NULL, 2);
             check(&p);
@@ -176,10 +202,10 @@ static void test_bits_do_not_depend_on_the_number_of_threads(void **state)
 {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
-        for (int kind = 0; kind < N_KINDS; kind++) {
-            if (kinds[kind] == TD_GEMM_LIBRARY)
+        for (int w = 0; w < N_WAYS; w++) {
+            if (ways[w].kind == TD_GEMM_LIBRARY)
                 continue;
-            td_cpu_engine engine = make_engine(kinds[kind], td_isa_best());
+            td_cpu_engine engine = engine_of(&ways[w]);
             problem one = make_problem(&shapes[i]), more = make_problem(&shapes[i]);
             run(&engine, &one, NULL, 1);
             static const int32_t threads[] = {2, 3, 70};
@@ -191,6 +217,9 @@ static void test_bits_do_not_depend_on_the_number_of_threads(void **state)
             free_problem(&more);
         }
 }
+
+static const td_gemm_shape chain_shape = {
+    .batch = 1, .m = 301, .n = 401, .k = 67, .transpose_b = true, .has_bias = true};
 
 static void test_reference_bits_are_a_chain_of_fma_on_every_instruction_set(void **state)
 {
@@ -210,7 +239,7 @@ static void test_reference_bits_are_a_chain_of_fma_on_every_instruction_set(void
         free_problem(&other);
     }
     /* Short sums are not cut into parts: the chain itself can be written down. */
-    problem p = make_problem(&shapes[9]);
+    problem p = make_problem(&chain_shape);
     td_cpu_engine engine = make_engine(TD_GEMM_REFERENCE, td_isa_best());
     run(&engine, &p, NULL, 1);
     for (int64_t m = 0; m < p.shape.m; m += 7)
@@ -265,15 +294,15 @@ static void test_bits_do_not_depend_on_the_capacity(void **state)
 {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
-        for (int kind = 0; kind < N_KINDS; kind++) {
-            if (kinds[kind] == TD_GEMM_LIBRARY)
+        for (int w = 0; w < N_WAYS; w++) {
+            if (ways[w].kind == TD_GEMM_LIBRARY)
                 continue;
             td_gemm_shape larger = shapes[i];
             larger.m = larger.m * 2 + 77;
             larger.k += 1500;
             larger.n += 3;
             larger.batch += 2;
-            td_cpu_engine engine = make_engine(kinds[kind], td_isa_best());
+            td_cpu_engine engine = engine_of(&ways[w]);
             problem own = make_problem(&shapes[i]), in_larger = make_problem(&shapes[i]);
             run(&engine, &own, NULL, 2);
             run(&engine, &in_larger, &larger, 2);
@@ -305,11 +334,34 @@ static void test_cuts_cover_everything_and_keep_few_parts(void **state)
                 }
 }
 
+/* The same for the own kernel, whose tiles depend on the threads and whose parts must not. */
+static void test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 13, 64, 65, 257, 512, 700, 1024, 4097, 100000};
+    enum { N = sizeof sizes / sizeof sizes[0] };
+    for (int m = 0; m < N; m++)
+        for (int n = 0; n < N; n++)
+            for (int k = 0; k < N; k++) {
+                td_gemm_shape shape = {.batch = 1, .m = sizes[m], .n = sizes[n], .k = sizes[k]};
+                int64_t tile_k = td_gemm_own_cut_of(&shape, &shape, 1).tile_k;
+                for (int32_t threads = 1; threads < 100; threads += 11) {
+                    td_gemm_own_cut cut = td_gemm_own_cut_of(&shape, &shape, threads);
+                    int64_t rows = shape.n == 1 ? 1 : shape.m, columns = shape.n == 1 ? shape.m : shape.n;
+                    assert_true(cut.tile_n <= TD_GEMM_PACKED_COLUMNS);
+                    assert_true(cut.tile_m * cut.tiles_m >= rows && cut.tile_m * (cut.tiles_m - 1) < rows);
+                    assert_true(cut.tile_n * cut.tiles_n >= columns && cut.tile_n * (cut.tiles_n - 1) < columns);
+                    assert_true(cut.tile_k == tile_k);
+                    assert_true(cut.tile_k * cut.parts >= shape.k && cut.tile_k * (cut.parts - 1) < shape.k);
+                }
+            }
+}
+
 /* More shapes than the cache of primitives has room for, twice over. */
 static void test_new_extents_are_prepared_at_first_use_and_forgotten_in_time(void **state)
 {
     (void)state;
-    td_cpu_engine engine = make_engine(TD_GEMM_TILES, td_isa_best());
+    td_cpu_engine engine = make_engine(TD_GEMM_TILES, TD_ISA_BASELINE); /* oneDNN, where there is one */
     td_gemm_shape capacity = {.batch = 1, .m = 200, .n = 20, .k = 10, .transpose_b = true, .has_bias = true};
     problem p = make_problem(&capacity);
     td_team *team = NULL;
@@ -317,7 +369,7 @@ static void test_new_extents_are_prepared_at_first_use_and_forgotten_in_time(voi
     must(td_team_create(2, NULL, 0, &team));
     must(td_gemm_create(&engine, &capacity, &gemm));
     void *scratch = td_calloc_aligned(td_gemm_scratch_bytes(gemm) + 1);
-    td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .c = p.c, .scratch = scratch};
+    td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .mask = p.mask, .c = p.c, .scratch = scratch};
     for (int64_t i = 0; i < 300; i++) {
         p.shape.m = 1 + (i * 7) % 200;
         must(td_gemm_run(gemm, &p.shape, &operands, team));
@@ -332,13 +384,13 @@ static void test_new_extents_are_prepared_at_first_use_and_forgotten_in_time(voi
 static void test_every_failed_allocation_is_an_error_without_a_leak(void **state)
 {
     (void)state;
-    problem p = make_problem(&shapes[9]);
-    td_cpu_engine engine = make_engine(TD_GEMM_TILES, td_isa_best());
+    problem p = make_problem(&chain_shape);
+    td_cpu_engine engine = make_engine(TD_GEMM_TILES, TD_ISA_BASELINE); /* oneDNN, where there is one */
     td_team *team = NULL;
     must(td_team_create(2, NULL, 0, &team));
     uint64_t before = td_memory_read().bytes_now;
-    static char scratch[1 << 20];
-    td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .c = p.c, .scratch = scratch};
+    static _Alignas(64) char scratch[4 << 20];
+    td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .mask = p.mask, .c = p.c, .scratch = scratch};
     for (uint64_t n = 1;; n++) {
         td_gemm *gemm = NULL;
         td_memory_fail_after(n);
@@ -372,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_hard_sums_are_rounded_once_on_every_instruction_set),
         cmocka_unit_test(test_bits_do_not_depend_on_the_capacity),
         cmocka_unit_test(test_cuts_cover_everything_and_keep_few_parts),
+        cmocka_unit_test(test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone),
         cmocka_unit_test(test_new_extents_are_prepared_at_first_use_and_forgotten_in_time),
         cmocka_unit_test(test_every_failed_allocation_is_an_error_without_a_leak),
     };

@@ -1,91 +1,40 @@
-/* The own matrix product of one tile, on one thread: TD_GEMM_REFERENCE.
+/* The own matrix product of one piece, on one thread: see backends/cpu/gemm_own.h.
  *
- * C_ij = fma(a_ik, b_kj, C_ij) with k ascending from C_ij = 0; then the bias is added. That chain is kept whatever the
- * blocking below does, so every instruction set gives the same bits: a block of rows and columns stays in registers over a
- * span of k, and waits in C between spans. B is packed so that the inner loop reads it in order. */
-#include <math.h>
-#include <string.h>
-
+ * The blocking is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a span of B is
+ * packed into panels of columns, then block after block of A's rows into panels of rows; one panel of B stays in the first
+ * cache while the rows of the block go by. A few rows by two vectors of C stay in registers over a span of k, and wait in C
+ * between spans. The next block of A is fetched into the cache meanwhile. */
+#include "backends/cpu/gemm_own.h"
 #include "backends/cpu/kernel.h"
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels/gemm_pack.h"
 
-/* A vector of floats, and fma(a, b, c) on it. */
-#if defined(TD_ISA_avx512)
-#include <immintrin.h>
-enum { LANES = 16, ROWS = 12 };
-typedef __m512 vector;
-#define vector_load(p) _mm512_loadu_ps(p)
-#define vector_store(p, v) _mm512_storeu_ps(p, v)
-#define vector_fma(a, b, c) _mm512_fmadd_ps(_mm512_set1_ps(a), b, c)
-#elif defined(TD_ISA_avx2)
-#include <immintrin.h>
-enum { LANES = 8, ROWS = 6 };
-typedef __m256 vector;
-#define vector_load(p) _mm256_loadu_ps(p)
-#define vector_store(p, v) _mm256_storeu_ps(p, v)
-#define vector_fma(a, b, c) _mm256_fmadd_ps(_mm256_set1_ps(a), b, c)
-#else
-enum { LANES = 4, ROWS = 2 };
-typedef struct vector {
-    float lane[LANES];
-} vector;
+#define INLINE static inline __attribute__((always_inline))
 
-static vector vector_load(const float *p)
-{
-    vector v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
+/* ---- rows x GEMM_COLUMNS of C ----------------------------------------------------------------------------------------------- */
 
-static void vector_store(float *p, vector v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-static vector vector_fma(float a, vector b, vector c)
-{
-    for (int i = 0; i < LANES; i++)
-        c.lane[i] = fmaf(a, b.lane[i], c.lane[i]);
-    return c;
-}
-#endif
-
-enum {
-    COLUMNS = 2 * LANES, /* of C in registers */
-    SPAN = 256           /* of k; SPAN * COLUMNS floats of B lie on the stack: 32 KiB at most */
-};
-
-/* What one pass over a span of k works on. */
-typedef struct block {
-    const float *a;     /* at the block's first row and the span's first k */
-    int64_t a_row, a_k; /* elements from one row, or k, to the next */
-    const float *b;     /* packed: COLUMNS floats for each k */
+/* One step of the innermost loops: panels as packed, and what becomes of the sums. */
+typedef struct step {
+    const float *a, *b;
     int64_t k;
-} block;
+    bool first, last; /* span of the sum */
+    float *c;
+    int64_t ldc;
+    const float *bias, *mask; /* at C's place; NULL without, or before the last span */
+    bool bias_is_one, relu;
+} step;
 
-/* ROWS x COLUMNS of C, `leading` apart. */
-static void multiply_block_plainly(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+INLINE void add_products_plainly(const step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
 {
-    vector sum[ROWS][2];
+    const float *a = s->a, *b = s->b;
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < s->k; k++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
+        gemm_vector b0 = gemm_load(b), b1 = gemm_load(b + GEMM_LANES);
 #pragma GCC unroll 12
-    for (int r = 0; r < ROWS; r++) {
-        sum[r][0] = vector_load(c + r * leading);
-        sum[r][1] = vector_load(c + r * leading + LANES);
-    }
-    for (int64_t k = 0; k < in->k; k++) {
-        vector b0 = vector_load(in->b + k * COLUMNS), b1 = vector_load(in->b + k * COLUMNS + LANES);
-        const float *a = in->a + k * in->a_k;
-#pragma GCC unroll 12
-        for (int r = 0; r < ROWS; r++) {
-            float a_rk = a[row_offsets[r]];
-            sum[r][0] = vector_fma(a_rk, b0, sum[r][0]);
-            sum[r][1] = vector_fma(a_rk, b1, sum[r][1]);
+        for (int r = 0; r < rows; r++) {
+            gemm_vector a_rk = gemm_set(a[r]);
+            sum[r][0] = gemm_fma(a_rk, b0, sum[r][0]);
+            sum[r][1] = gemm_fma(a_rk, b1, sum[r][1]);
         }
-    }
-#pragma GCC unroll 12
-    for (int r = 0; r < ROWS; r++) {
-        vector_store(c + r * leading, sum[r][0]);
-        vector_store(c + r * leading + LANES, sum[r][1]);
     }
 }
 
@@ -116,110 +65,252 @@ static inline __m128d load_two(const float *p)
     return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
-static void multiply_block(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+INLINE void add_products(const step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
 {
-    enum { PAIRS = COLUMNS / 2 };
-    __m128d sum[ROWS][PAIRS];
+    enum { PAIRS = GEMM_COLUMNS / 2 };
+    __m128d pairs[GEMM_ROWS][PAIRS];
     __m128i doubt = _mm_setzero_si128();
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < rows; r++)
         for (int j = 0; j < PAIRS; j++)
-            sum[r][j] = load_two(c + r * leading + 2 * j);
-    for (int64_t k = 0; k < in->k; k++) {
-        const float *a = in->a + k * in->a_k, *b = in->b + k * COLUMNS;
+            pairs[r][j] = load_two(sum[r][j / 2].lane + j % 2 * 2);
+    for (int64_t k = 0; k < s->k; k++) {
+        const float *a = s->a + k * GEMM_ROWS, *b = s->b + k * GEMM_COLUMNS;
 #pragma GCC unroll 4
-        for (int r = 0; r < ROWS; r++) {
-            __m128d a_rk = _mm_set1_pd((double)a[row_offsets[r]]);
+        for (int r = 0; r < rows; r++) {
+            __m128d a_rk = _mm_set1_pd((double)a[r]);
 #pragma GCC unroll 8
             for (int j = 0; j < PAIRS; j++)
-                sum[r][j] = add_product(a_rk, load_two(b + 2 * j), sum[r][j], &doubt);
+                pairs[r][j] = add_product(a_rk, load_two(b + 2 * j), pairs[r][j], &doubt);
         }
     }
     if (_mm_movemask_epi8(_mm_cmpeq_epi8(doubt, _mm_setzero_si128())) != 0xffff) {
-        multiply_block_plainly(in, row_offsets, c, leading);
+        add_products_plainly(s, rows, sum);
         return;
     }
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < rows; r++)
         for (int j = 0; j < PAIRS; j++)
-            _mm_storel_epi64((__m128i *)(void *)(c + r * leading + 2 * j), _mm_castps_si128(_mm_cvtpd_ps(sum[r][j])));
+            _mm_storel_epi64((__m128i *)(void *)(sum[r][j / 2].lane + j % 2 * 2),
+                             _mm_castps_si128(_mm_cvtpd_ps(pairs[r][j])));
 }
 #else
-static void multiply_block(const block *in, const int64_t *row_offsets, float *c, int64_t leading)
+INLINE void add_products(const step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
 {
-    multiply_block_plainly(in, row_offsets, c, leading);
+    add_products_plainly(s, rows, sum);
 }
 #endif
 
-/* The same for a block at the edge of C: it is computed in full beside C, and its `rows` x `columns` are copied. */
-static void multiply_edge(const block *in, const int64_t *row_offsets, float *c, int64_t leading, int64_t rows,
-                          int64_t columns)
+INLINE void finish(const step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
 {
-    float whole[ROWS * COLUMNS] = {0};
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(whole + r * COLUMNS, c + r * leading, (size_t)columns * sizeof *c);
-    multiply_block(in, row_offsets, whole, COLUMNS);
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(c + r * leading, whole + r * COLUMNS, (size_t)columns * sizeof *c);
-}
-
-/* B's columns [j, j + columns) over a span of k, zeros beyond them. */
-static void pack(const td_gemm_tile *tile, const float *b, int64_t k, int64_t columns, float *packed)
-{
-    int64_t b_k = tile->transpose_b ? 1 : tile->ldb, b_column = tile->transpose_b ? tile->ldb : 1;
-    if (columns < COLUMNS)
-        memset(packed, 0, (size_t)(k * COLUMNS) * sizeof *packed);
-    if (tile->transpose_b) {
-        for (int64_t j = 0; j < columns; j++)
-            for (int64_t l = 0; l < k; l++)
-                packed[l * COLUMNS + j] = b[l * b_k + j * b_column];
-        return;
-    }
-    for (int64_t l = 0; l < k; l++)
-        memcpy(packed + l * COLUMNS, b + l * b_k, (size_t)columns * sizeof *packed);
-}
-
-/* All rows of C, for `columns` columns and one span of k. */
-static void multiply_panel(const td_gemm_tile *tile, block *in, float *c, int64_t columns)
-{
-    const float *first = in->a;
-    for (int64_t i = 0; i < tile->m; i += ROWS) {
-        int64_t rows = tile->m - i < ROWS ? tile->m - i : ROWS, offsets[ROWS];
-        for (int64_t r = 0; r < ROWS; r++)
-            offsets[r] = r < rows ? r * in->a_row : 0;
-        in->a = first + i * in->a_row;
-        if (rows == ROWS && columns == COLUMNS)
-            multiply_block(in, offsets, c + i * tile->ldc, tile->ldc);
-        else
-            multiply_edge(in, offsets, c + i * tile->ldc, tile->ldc, rows, columns);
-    }
-    in->a = first;
-}
-
-static void add_bias(const td_gemm_tile *tile, const float *bias, float *c)
-{
-    for (int64_t i = 0; i < tile->m; i++)
-        for (int64_t j = 0; j < tile->n; j++)
-            c[i * tile->ldc + j] += bias[j];
-}
-
-static void multiply_tile(const td_gemm_tile *tile, const float *a, const float *b, const float *bias, float *c)
-{
-    _Alignas(64) float packed[SPAN * COLUMNS];
-    int64_t a_row = tile->transpose_a ? 1 : tile->lda, a_k = tile->transpose_a ? tile->lda : 1;
-    int64_t b_k = tile->transpose_b ? 1 : tile->ldb, b_column = tile->transpose_b ? tile->ldb : 1;
-    for (int64_t i = 0; i < tile->m; i++)
-        memset(c + i * tile->ldc, 0, (size_t)tile->n * sizeof *c);
-    for (int64_t k = 0; k < tile->k; k += SPAN) {
-        int64_t span = tile->k - k < SPAN ? tile->k - k : SPAN;
-        for (int64_t j = 0; j < tile->n; j += COLUMNS) {
-            int64_t columns = tile->n - j < COLUMNS ? tile->n - j : COLUMNS;
-            pack(tile, b + k * b_k + j * b_column, span, columns, packed);
-            block in = {.a = a + k * a_k, .a_row = a_row, .a_k = a_k, .b = packed, .k = span};
-            multiply_panel(tile, &in, c + j, columns);
+    if (s->bias) {
+        gemm_vector b0 = s->bias_is_one ? gemm_set(s->bias[0]) : gemm_load(s->bias);
+        gemm_vector b1 = s->bias_is_one ? b0 : gemm_load(s->bias + GEMM_LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            sum[r][0] = gemm_add(sum[r][0], b0);
+            sum[r][1] = gemm_add(sum[r][1], b1);
         }
     }
-    if (bias)
-        add_bias(tile, bias, c);
+    if (s->relu) {
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            sum[r][0] = gemm_relu(sum[r][0]);
+            sum[r][1] = gemm_relu(sum[r][1]);
+        }
+    }
+    if (s->mask) {
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            const float *mask = s->mask + r * s->ldc;
+            sum[r][0] = gemm_where_positive(gemm_load(mask), sum[r][0]);
+            sum[r][1] = gemm_where_positive(gemm_load(mask + GEMM_LANES), sum[r][1]);
+        }
+    }
 }
 
-extern const td_gemm_tile_fn TD_KERNEL(gemm_tile);
-const td_gemm_tile_fn TD_KERNEL(gemm_tile) = multiply_tile;
+INLINE void multiply_rows(const step *s, int rows)
+{
+    gemm_vector sum[GEMM_ROWS][2];
+    float *c = s->c;
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        __builtin_prefetch(c + r * s->ldc, 1);
+        __builtin_prefetch(c + r * s->ldc + GEMM_COLUMNS - 1, 1);
+        sum[r][0] = sum[r][1] = gemm_set(0);
+    }
+    if (!s->first) {
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            sum[r][0] = gemm_load(c + r * s->ldc);
+            sum[r][1] = gemm_load(c + r * s->ldc + GEMM_LANES);
+        }
+    }
+    add_products(s, rows, sum);
+    if (s->last)
+        finish(s, rows, sum);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        gemm_store(c + r * s->ldc, sum[r][0]);
+        gemm_store(c + r * s->ldc + GEMM_LANES, sum[r][1]);
+    }
+}
+
+static __attribute__((noinline)) void multiply_full(const step *s)
+{
+    multiply_rows(s, GEMM_ROWS);
+}
+
+static __attribute__((noinline)) void multiply_half(const step *s)
+{
+    multiply_rows(s, GEMM_ROWS / 2);
+}
+
+static __attribute__((noinline)) void multiply_one(const step *s)
+{
+    multiply_rows(s, 1);
+}
+
+/* At an edge of C: computed beside C at full size, and its `rows` x `columns` copied. */
+static void multiply_edge(const step *s, int64_t rows, int64_t columns)
+{
+    float c[GEMM_ROWS * GEMM_COLUMNS] = {0}, mask[GEMM_ROWS * GEMM_COLUMNS] = {0}, bias[GEMM_COLUMNS] = {0};
+    const size_t bytes = (size_t)columns * sizeof *c;
+    step whole = *s;
+    whole.c = c;
+    whole.ldc = GEMM_COLUMNS;
+    for (int64_t r = 0; r < rows && !s->first; r++)
+        memcpy(c + r * GEMM_COLUMNS, s->c + r * s->ldc, bytes);
+    for (int64_t r = 0; r < rows && s->mask; r++)
+        memcpy(mask + r * GEMM_COLUMNS, s->mask + r * s->ldc, bytes);
+    whole.mask = s->mask ? mask : NULL;
+    if (s->bias && !s->bias_is_one) {
+        memcpy(bias, s->bias, bytes);
+        whole.bias = bias;
+    }
+    (rows == 1 ? multiply_one : rows <= GEMM_ROWS / 2 ? multiply_half : multiply_full)(&whole);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(s->c + r * s->ldc, c + r * GEMM_COLUMNS, bytes);
+}
+
+/* ---- fetching ahead --------------------------------------------------------------------------------------------------------- */
+
+/* A rectangle of memory, fetched into the second cache a few lines at a time. */
+typedef struct ahead {
+    const char *data;
+    int64_t rows, row_bytes, stride_bytes, row, at;
+} ahead;
+
+enum { LINE_BYTES = 64, LINES_AT_ONCE = 6 };
+
+static inline void fetch_some(ahead *next)
+{
+    for (int i = 0; i < LINES_AT_ONCE && next->row < next->rows; i++) {
+        __builtin_prefetch(next->data + next->row * next->stride_bytes + next->at, 0, 2);
+        next->at += LINE_BYTES;
+        if (next->at >= next->row_bytes) {
+            next->at = 0;
+            next->row++;
+        }
+    }
+}
+
+/* ---- a piece ---------------------------------------------------------------------------------------------------------------- */
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A block of A's rows over a span of the sum. */
+typedef struct block {
+    int64_t row, rows, k, span;
+} block;
+
+static gemm_source a_of(const td_gemm_piece *piece, const block *at)
+{
+    gemm_source a = {piece->a, piece->lda, false};
+    return piece->transpose_a ? gemm_source_at(a, at->k, at->row) : gemm_source_at(a, at->row, at->k);
+}
+
+static void pack_a(const td_gemm_piece *piece, const block *at, float *to)
+{
+    if (piece->transpose_a)
+        gemm_pack_along(a_of(piece, at), GEMM_ROWS, at->rows, at->span, to);
+    else
+        gemm_pack_across(a_of(piece, at), GEMM_ROWS, at->rows, at->span, to);
+}
+
+static void pack_b(const td_gemm_piece *piece, int64_t k, int64_t span, float *to)
+{
+    gemm_source b = {piece->b, piece->ldb, false};
+    if (piece->transpose_b)
+        gemm_pack_across(gemm_source_at(b, 0, k), GEMM_COLUMNS, piece->n, span, to);
+    else
+        gemm_pack_along(gemm_source_at(b, k, 0), GEMM_COLUMNS, piece->n, span, to);
+}
+
+/* The block after this one, as stored; nothing after the last. */
+static ahead ahead_of(const td_gemm_piece *piece, const block *at)
+{
+    block next = *at;
+    next.row += at->rows;
+    if (next.row >= piece->m) {
+        next.row = 0;
+        next.k += at->span;
+    }
+    if (next.k >= piece->k)
+        return (ahead){0};
+    next.rows = least(piece->m - next.row, TD_GEMM_PACKED_ROWS);
+    next.span = least(piece->k - next.k, at->span);
+    int64_t lines = piece->transpose_a ? next.span : next.rows, width = piece->transpose_a ? next.rows : next.span;
+    return (ahead){
+        .data = a_of(piece, &next).data, .rows = lines, .row_bytes = width * 4, .stride_bytes = piece->lda * 4};
+}
+
+/* All columns of a block, A and B packed. */
+static void multiply_block(const td_gemm_piece *piece, const block *at, const float *a, const float *b)
+{
+    ahead next = ahead_of(piece, at);
+    step s = {.k = at->span,
+              .first = at->k == 0,
+              .last = at->k + at->span >= piece->k,
+              .ldc = piece->ldc,
+              .bias_is_one = piece->bias_is_one,
+              .relu = piece->relu};
+    for (int64_t j = 0; j < piece->n; j += GEMM_COLUMNS) {
+        int64_t columns = least(piece->n - j, GEMM_COLUMNS);
+        s.b = b + j * at->span;
+        s.bias = piece->bias ? piece->bias + (piece->bias_is_one ? 0 : j) : NULL;
+        for (int64_t i = 0; i < at->rows; i += GEMM_ROWS) {
+            int64_t rows = least(at->rows - i, GEMM_ROWS), place = (at->row + i) * piece->ldc + j;
+            s.a = a + i * at->span;
+            s.c = piece->c + place;
+            s.mask = piece->mask && s.last ? piece->mask + place : NULL;
+            fetch_some(&next);
+            if (rows == GEMM_ROWS && columns == GEMM_COLUMNS)
+                multiply_full(&s);
+            else if (rows == 1 && columns == GEMM_COLUMNS)
+                multiply_one(&s);
+            else
+                multiply_edge(&s, rows, columns);
+        }
+    }
+}
+
+static void multiply_piece(const td_gemm_piece *piece)
+{
+    int64_t spans = (piece->k + TD_GEMM_SPAN - 1) / TD_GEMM_SPAN, span = (piece->k + spans - 1) / spans;
+    int64_t panels = (piece->n + GEMM_COLUMNS - 1) / GEMM_COLUMNS;
+    float *b = piece->packed, *a = b + panels * GEMM_COLUMNS * span;
+    for (int64_t k = 0; k < piece->k; k += span) {
+        block at = {.k = k, .span = least(piece->k - k, span)};
+        pack_b(piece, k, at.span, b);
+        for (; at.row < piece->m; at.row += TD_GEMM_PACKED_ROWS) {
+            at.rows = least(piece->m - at.row, TD_GEMM_PACKED_ROWS);
+            pack_a(piece, &at, a);
+            multiply_block(piece, &at, a, b);
+        }
+    }
+}
+
+extern const td_gemm_piece_fn TD_KERNEL(gemm_piece);
+const td_gemm_piece_fn TD_KERNEL(gemm_piece) = multiply_piece;

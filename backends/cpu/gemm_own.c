@@ -1,0 +1,235 @@
+/* Cutting a product for the own kernel and running the pieces: see gemm_own.h. */
+#include "backends/cpu/gemm_own.h"
+
+#include <string.h>
+
+#include "backends/cpu/gemm_cut.h"
+
+enum {
+    SLOTS = 16,     /* pieces in flight at once, at most: each packs operands in scratch of its own */
+    PARTS = 16,     /* of sums, times units of C */
+    UNIT_ROWS = 48, /* what a thread gets at least, when a sum may be cut into parts instead */
+    UNIT_COLUMNS = 64,
+    PART_K = 512,    /* no part of a sum is shorter */
+    PIECES_EACH = 3, /* for a thread, if they are not tiny: threads are not equally fast all the time */
+    TILE_ROWS = 12,  /* tiles are multiples of this by this: every instruction set's registers */
+    TILE_COLUMNS = 32,
+    ALIGNMENT_FLOATS = 16
+};
+/* A piece should take longer than waking a thread does. */
+#define PIECE_FLOPS 2e5
+/* A part of a sum should do more than it costs to add it. */
+#define PART_FLOPS 2e6
+
+static int64_t round_up(int64_t size, int64_t unit)
+{
+    return td_divide_up(size, unit) * unit;
+}
+
+int64_t td_gemm_packed_floats(int64_t m, int64_t n, int64_t k)
+{
+    int64_t rows = round_up(td_clamp(m, 0, TD_GEMM_PACKED_ROWS), TILE_ROWS),
+            columns = round_up(td_clamp(n, 0, TD_GEMM_PACKED_COLUMNS), TILE_COLUMNS);
+    return round_up((rows + columns) * td_clamp(k, 0, TD_GEMM_SPAN), ALIGNMENT_FLOATS);
+}
+
+/* A matrix of one column is computed on its side, as one row: vectors hold numbers of one row of C. */
+static bool is_turned(const td_gemm_shape *capacity)
+{
+    return capacity->n == 1 && !capacity->shared_b;
+}
+
+static td_gemm_shape turned_if(bool turn, const td_gemm_shape *shape)
+{
+    td_gemm_shape turned = *shape;
+    if (!turn)
+        return turned;
+    turned.n = shape->m;
+    turned.m = 1;
+    turned.transpose_a = false;
+    turned.transpose_b = !shape->transpose_a;
+    return turned;
+}
+
+/* ---- cutting ---------------------------------------------------------------------------------------------------------------- */
+
+static double flops_of(const td_gemm_shape *shape)
+{
+    return 2.0 * (double)shape->batch * (double)shape->m * (double)shape->n * (double)shape->k;
+}
+
+static int64_t units_of(const td_gemm_shape *shape)
+{
+    return shape->batch * td_divide_up(shape->m, UNIT_ROWS) * td_divide_up(shape->n, UNIT_COLUMNS);
+}
+
+/* Long sums of a small C are cut: by shape alone, so that their bits are everywhere the same. */
+static int64_t part_k_of(const td_gemm_shape *shape)
+{
+    double worth = flops_of(shape) / PART_FLOPS;
+    int64_t wanted = worth < PARTS ? (int64_t)worth : PARTS;
+    int64_t parts = td_clamp(wanted / units_of(shape), 1, td_clamp(shape->k / PART_K, 1, PARTS));
+    return parts == 1 ? shape->k : round_up(td_divide_up(shape->k, parts), UNIT_COLUMNS);
+}
+
+/* Rows and columns of tiles, so that there are at least `wanted` and packing is least: every row of tiles packs B again,
+ * every column of tiles packs A again. */
+static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, td_gemm_own_cut *cut)
+{
+    int64_t most_rows = td_divide_up(shape->m, TILE_ROWS * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
+    int64_t best = INT64_MAX;
+    for (int64_t columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS); columns <= most_columns; columns++) {
+        int64_t rows = td_clamp(td_divide_up(wanted, columns), 1, most_rows);
+        int64_t packing = rows * shape->n + columns * shape->m;
+        if (rows * columns < wanted && columns < most_columns)
+            continue;
+        if (packing < best) {
+            best = packing;
+            cut->tile_m = round_up(td_divide_up(shape->m, rows), TILE_ROWS);
+            cut->tile_n = round_up(td_divide_up(shape->n, columns), TILE_COLUMNS);
+        }
+        if (rows == 1)
+            break;
+    }
+    cut->tiles_m = td_divide_up(shape->m, cut->tile_m);
+    cut->tiles_n = td_divide_up(shape->n, cut->tile_n);
+}
+
+td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_shape *shape, int32_t threads)
+{
+    td_gemm_own_cut cut = {.tile_k = part_k_of(shape)};
+    td_gemm_shape turned = turned_if(is_turned(capacity), shape);
+    cut.parts = td_divide_up(shape->k, cut.tile_k);
+    double worth = flops_of(shape) / PIECE_FLOPS;
+    int64_t wanted = threads == 1 ? 1 : (int64_t)threads * PIECES_EACH;
+    if (worth < (double)wanted)
+        wanted = worth < 1 ? 1 : (int64_t)worth;
+    cut_into_tiles(&turned, td_divide_up(wanted, shape->batch * cut.parts), &cut);
+    return cut;
+}
+
+/* ---- scratch ---------------------------------------------------------------------------------------------------------------- */
+
+/* Floats for the parts of sums beyond the first, each as large as C, at any shape up to this. With p parts of u units of C,
+ * p u is at most PARTS. */
+static int64_t partial_floats(const td_gemm_shape *capacity)
+{
+    if (capacity->k < 2 * PART_K)
+        return 0;
+    int64_t most = td_clamp(capacity->k / PART_K, 1, PARTS) - 1;
+    int64_t units = (PARTS - 1) * UNIT_ROWS * UNIT_COLUMNS;
+    int64_t rows = td_clamp(capacity->batch, 0, PARTS) * td_clamp(capacity->m, 0, PARTS * UNIT_ROWS);
+    int64_t columns = td_clamp(capacity->n, 0, PARTS * UNIT_COLUMNS);
+    return round_up(td_clamp(rows * columns * most, 0, units), ALIGNMENT_FLOATS);
+}
+
+static int64_t slots_of(const td_gemm_shape *capacity)
+{
+    int64_t tiles = td_divide_up(capacity->m, TILE_ROWS * 2) * td_divide_up(capacity->n, TILE_COLUMNS);
+    int64_t worth = flops_of(capacity) / PIECE_FLOPS < SLOTS ? (int64_t)(flops_of(capacity) / PIECE_FLOPS) : SLOTS;
+    int64_t pieces =
+        td_clamp(capacity->batch, 0, SLOTS) * td_clamp(tiles, 0, SLOTS) * td_clamp(capacity->k / PART_K, 1, PARTS);
+    return td_clamp(pieces < worth ? pieces : worth, 1, SLOTS);
+}
+
+size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity)
+{
+    if (capacity->batch == 0 || capacity->m == 0 || capacity->n == 0)
+        return 0;
+    td_gemm_shape shape = turned_if(is_turned(capacity), capacity);
+    int64_t floats = partial_floats(capacity) + slots_of(&shape) * td_gemm_packed_floats(shape.m, shape.n, shape.k);
+    return (size_t)floats * sizeof(float);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+
+/* A run under way. */
+typedef struct run {
+    td_gemm_piece_fn kernel;
+    const td_gemm_shape *shape;
+    const td_gemm_operands *operands;
+    td_gemm_own_cut cut;
+    bool is_turned;
+    float *partials, *packed; /* of the scratch */
+    int64_t first_piece, packed_floats;
+    bool slot_is_piece; /* the slot is the piece's place in the round rather than the thread */
+} run;
+
+static void run_piece(void *context, int64_t index, int32_t thread)
+{
+    const run *r = context;
+    const td_gemm_own_cut *cut = &r->cut;
+    const td_gemm_shape *shape = r->shape;
+    const td_gemm_operands *whole = r->operands;
+    int64_t at = r->first_piece + index, part = at % cut->parts, tile = at / cut->parts;
+    int64_t row = tile / cut->tiles_n % cut->tiles_m * cut->tile_m, column = tile % cut->tiles_n * cut->tile_n;
+    int64_t product = tile / cut->tiles_n / cut->tiles_m, first_k = part * cut->tile_k;
+    int64_t c = product * shape->m * shape->n + row * shape->n + column;
+    td_gemm_piece piece = {
+        .m = td_clamp(shape->m - row, 0, cut->tile_m),
+        .n = td_clamp(shape->n - column, 0, cut->tile_n),
+        .k = td_clamp(shape->k - first_k, 0, cut->tile_k),
+        .lda = shape->transpose_a ? shape->m : shape->k,
+        .ldb = shape->transpose_b ? shape->k : shape->n,
+        .ldc = shape->n,
+        .transpose_a = shape->transpose_a,
+        .transpose_b = shape->transpose_b,
+        .c = part ? r->partials + (part - 1) * shape->batch * shape->m * shape->n + c : whole->c + c,
+        .packed = r->packed + (r->slot_is_piece ? index : thread) * r->packed_floats,
+    };
+    piece.a = whole->a + product * shape->m * shape->k +
+              (piece.transpose_a ? first_k * piece.lda + row : row * piece.lda + first_k);
+    piece.b = whole->b + (shape->shared_b ? 0 : product * shape->k * shape->n) +
+              (piece.transpose_b ? column * piece.ldb + first_k : first_k * piece.ldb + column);
+    if (cut->parts == 1) {
+        piece.bias = shape->has_bias ? whole->bias + (r->is_turned ? 0 : column) : NULL;
+        piece.bias_is_one = r->is_turned;
+        piece.relu = shape->relu;
+        piece.mask = shape->has_mask ? whole->mask + c : NULL;
+    }
+    r->kernel(&piece);
+}
+
+/* The parts of sums, in order, then what follows the sums: on some rows of all products. */
+static void add_parts(void *context, int64_t index, int32_t thread)
+{
+    (void)thread;
+    const run *r = context;
+    const td_gemm_shape *shape = r->shape;
+    int64_t rows = shape->batch * shape->m, begin = index * UNIT_ROWS;
+    int64_t end = begin + UNIT_ROWS < rows ? begin + UNIT_ROWS : rows;
+    for (int64_t row = begin; row < end; row++) {
+        float *c = r->operands->c + row * shape->n;
+        for (int64_t part = 1; part < r->cut.parts; part++) {
+            const float *partial = r->partials + ((part - 1) * rows + row) * shape->n;
+            for (int64_t j = 0; j < shape->n; j++)
+                c[j] += partial[j];
+        }
+        td_gemm_finish_row(shape, r->operands, r->is_turned, row, c);
+    }
+}
+
+void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_shape *asked,
+                     const td_gemm_operands *asked_operands, td_team *team)
+{
+    bool turn = is_turned(capacity);
+    td_gemm_shape shape = turned_if(turn, asked), largest = turned_if(turn, capacity);
+    td_gemm_operands operands = *asked_operands;
+    run r = {.kernel = td_gemm_own_kernel(isa), .shape = &shape, .operands = &operands, .is_turned = turn};
+    if (r.is_turned) {
+        operands.a = asked_operands->b;
+        operands.b = asked_operands->a;
+    }
+    int32_t threads = td_team_threads(team), slots = (int32_t)slots_of(&largest);
+    r.cut = td_gemm_own_cut_of(capacity, asked, threads);
+    r.partials = operands.scratch;
+    r.packed = r.partials + partial_floats(capacity);
+    r.packed_floats = td_gemm_packed_floats(largest.m, largest.n, largest.k);
+    r.slot_is_piece = threads > slots;
+    int64_t pieces = shape.batch * r.cut.tiles_m * r.cut.tiles_n * r.cut.parts;
+    int64_t round = r.slot_is_piece ? slots : pieces;
+    for (; r.first_piece < pieces; r.first_piece += round)
+        td_team_run_dynamic(team, td_clamp(pieces - r.first_piece, 0, round), run_piece, &r);
+    if (r.cut.parts > 1)
+        td_team_run(team, td_divide_up(shape.batch * shape.m, UNIT_ROWS), add_parts, &r);
+}

@@ -1,0 +1,45 @@
+/* The own matrix product, compiled for each instruction set: TD_GEMM_TILES where vectors have fma, and TD_GEMM_REFERENCE.
+ *
+ * C_ij = fma(a_ik, b_kj, C_ij) with k ascending from C_ij = 0, whatever the blocking: bits depend neither on how C is cut
+ * over threads nor on the instruction set. Only where a sum is cut into parts are they another sum's, and that is decided
+ * by the shape alone. */
+#ifndef TANDEM_BACKENDS_CPU_GEMM_OWN_H
+#define TANDEM_BACKENDS_CPU_GEMM_OWN_H
+
+#include "backends/cpu/gemm.h"
+
+/* A piece of work for one thread. Leading dimensions are elements between rows, as stored. */
+typedef struct td_gemm_piece {
+    int64_t m, n, k, lda, ldb, ldc;
+    bool transpose_a, transpose_b;
+    const float *a, *b;
+    float *c;
+    /* After the last addition, in this order: the bias is added (one number for all columns if bias_is_one); negative numbers
+     * become 0; so does what stands where the mask is not positive. */
+    const float *bias, *mask; /* either may be NULL; the mask is laid out as C is */
+    bool bias_is_one, relu;
+    float *packed; /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
+} td_gemm_piece;
+
+/* Of the operands, this much is packed at a time. */
+enum { TD_GEMM_SPAN = 384, TD_GEMM_PACKED_ROWS = 96, TD_GEMM_PACKED_COLUMNS = 512 };
+/* Floats for packing a piece, which has at most TD_GEMM_PACKED_COLUMNS columns; grows with m, n and k. */
+int64_t td_gemm_packed_floats(int64_t m, int64_t n, int64_t k);
+
+typedef void (*td_gemm_piece_fn)(const td_gemm_piece *piece);
+td_gemm_piece_fn td_gemm_own_kernel(td_isa isa);
+
+/* How a product is cut: its sums into parts by the shape alone; C into tiles for a number of threads, which no bit
+ * depends on. */
+typedef struct td_gemm_own_cut {
+    int64_t tile_m, tile_n, tile_k;
+    int64_t tiles_m, tiles_n, parts;
+} td_gemm_own_cut;
+td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_shape *shape, int32_t threads);
+
+/* As for td_gemm_run. */
+size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity);
+void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_shape *shape,
+                     const td_gemm_operands *operands, td_team *team);
+
+#endif
