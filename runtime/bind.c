@@ -1,6 +1,5 @@
-/* From a plan's nodes to prepared instructions, and from a batch to their actual arguments. See session.h. */
+/* From a plan's nodes to prepared instructions with their addresses. See session.h. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -190,6 +189,10 @@ static td_status *allocate_numbers(td_session *session)
 {
     const td_graph *graph = session->plan->graph;
     TD_TRY(TD_NEW(session->scalars, graph->n_values + 1));
+    TD_TRY(TD_NEW(session->scalar_values, graph->n_values + 1));
+    for (int32_t v = 0; v < graph->n_values; v++)
+        if (graph->values[v].class == TD_CLASS_SCALAR)
+            session->scalar_values[session->n_scalar_values++] = v;
     for (int32_t parity = 0; parity < TD_PARITIES; parity++) {
         TD_TRY(TD_NEW(session->numbers[parity], graph->n_values + 1));
         TD_TRY(TD_NEW(session->parity_extents[parity], graph->n_extents + 1));
@@ -215,7 +218,7 @@ td_status *td_session_bind(td_session *session)
     TD_TRY(TD_NEW(session->clusters, plan->n_clusters + 1));
     for (int32_t c = 0; c < plan->n_clusters; c++)
         TD_TRY(bind_cluster(session, c));
-    return NULL;
+    return td_session_bind_inputs(session);
 }
 
 /* Each compute lane's scratch lies at the end of its plan's part of the arena. */
@@ -275,145 +278,12 @@ void td_session_unbind(td_session *session)
     for (int64_t v = 0; session->scalars && v < plan->graph->n_values; v++)
         td_free(session->scalars[v]);
     td_free(session->scalars);
+    td_free(session->scalar_values);
     td_free(session->extents);
     td_free(session->clusters);
     td_free(session->arenas);
     td_free(session->store_entries);
+    td_free(session->inputs);
+    td_free(session->arguments);
     td_free(session->outputs);
-}
-
-/* ---- batches -------------------------------------------------------------------------------------------------------------------- */
-
-/* What one dimension says about its extent. */
-static td_status *learn_extent(td_session *session, const char *input, const char *what, td_dim dim, int64_t actual)
-{
-    const td_graph *graph = session->plan->graph;
-    if (dim.extent < 0) {
-        if (actual == dim.constant)
-            return NULL;
-        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": %s is %" PRId64 ", the graph says %" PRId64, input, what,
-                        actual, dim.constant);
-    }
-    const td_extent_info *extent = &graph->extents[dim.extent];
-    int64_t size = actual - dim.constant;
-    if (size < 0 || size % dim.multiple)
-        return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "input \"%s\": %s is %" PRId64 ", not a multiple of what extent \"%s\" stands for", input, what,
-                        actual, extent->name);
-    size /= dim.multiple;
-    if (size > extent->capacity)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
-                                       "input \"%s\": %s needs extent \"%s\" = %" PRId64
-                                       ", beyond its capacity %" PRId64,
-                                       input, what, extent->name, size, extent->capacity),
-                              "plan with a larger capacity (a larger batch)");
-    if (session->extents[dim.extent] >= 0 && session->extents[dim.extent] != size)
-        return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "input \"%s\": %s makes extent \"%s\" = %" PRId64 ", another input %" PRId64, input, what,
-                        extent->name, size, session->extents[dim.extent]);
-    session->extents[dim.extent] = size;
-    return NULL;
-}
-
-static const td_field *find_field(const td_batch *batch, const char *name)
-{
-    for (int32_t i = 0; i < batch->n_fields; i++)
-        if (strcmp(batch->fields[i].name, name) == 0)
-            return &batch->fields[i];
-    return NULL;
-}
-
-static td_status *learn_input(td_session *session, const td_batch *batch, int32_t value)
-{
-    const td_value_info *info = &session->plan->graph->values[value];
-    const td_field *field = find_field(batch, info->name);
-    if (!field)
-        return TD_ERROR(TD_NOT_FOUND, "the batch has no field \"%s\", an input of the graph", info->name);
-    const td_tensor *t = &field->tensor;
-    if (t->kind != info->kind || t->dtype != info->dtype || t->rank != info->shape.rank)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "input \"%s\": the batch has %s of rank %d, the graph wants %s of rank %d",
-                        info->name, td_dtype_name(t->dtype), t->rank, td_dtype_name(info->dtype), info->shape.rank);
-    for (int32_t i = 0; i < t->rank; i++) {
-        char what[32];
-        (void)snprintf(what, sizeof what, "dimension %d", i);
-        TD_TRY(learn_extent(session, info->name, what, info->shape.dims[i], t->dims[i]));
-    }
-    if (t->kind == TD_RAGGED)
-        TD_TRY(learn_extent(session, info->name, "the number of ids", info->entries, t->entries));
-    return NULL;
-}
-
-/* New extents reach every argument of the parity. */
-static void refresh(td_session *session, int32_t parity)
-{
-    const td_plan *plan = session->plan;
-    for (int32_t c = 0; c < plan->n_clusters; c++)
-        for (int32_t k = 0; k < session->clusters[c].n_instructions; k++) {
-            td_instruction *in = &session->clusters[c].instructions[k];
-            const td_kernel_call *call = &in->call[parity];
-            for (int32_t i = 0; i < call->n_inputs + call->n_outputs; i++) {
-                td_tensor *t = &in->tensors[parity][i];
-                if (in->values[i] < 0 || t->kind == TD_SCALAR)
-                    continue;
-                td_tensor sized;
-                td_value_tensor(plan->graph, in->values[i], session->extents, &sized);
-                memcpy(t->dims, sized.dims, sizeof t->dims);
-                t->entries = sized.entries;
-            }
-            if (in->kind == TD_RUN_COPY)
-                td_value_bytes(plan->graph, plan->graph->nodes[in->node].outputs[0], session->extents,
-                               in->copy_bytes[parity]);
-        }
-}
-
-/* The batch's own memory, for arguments that are inputs (or the inputs of the step before). */
-static void point_at_batch(td_session *session, const td_step_slot *slot, const td_step_slot *previous, int32_t parity)
-{
-    const td_plan *plan = session->plan;
-    for (int32_t c = 0; c < plan->n_clusters; c++)
-        for (int32_t k = 0; k < session->clusters[c].n_instructions; k++) {
-            td_instruction *in = &session->clusters[c].instructions[k];
-            const td_kernel_call *call = &in->call[parity];
-            for (int32_t i = 0; i < call->n_inputs; i++) {
-                int32_t root = in->values[i] < 0 ? -1 : td_plan_root(plan, in->values[i]);
-                td_storage storage = root < 0 ? TD_STORE : plan->values[root].storage;
-                if (storage == TD_BOUND) {
-                    const td_tensor *t = &find_field(&slot->batch, plan->graph->values[root].name)->tensor;
-                    in->tensors[parity][i].data = t->data;
-                    in->tensors[parity][i].index = t->index;
-                }
-                if (storage != TD_PREVIOUS)
-                    continue;
-                td_tensor *t = &in->tensors[parity][i];
-                const char *name = plan->graph->values[plan->values[root].root].name;
-                if (previous && previous->has_batch) {
-                    *t = find_field(&previous->batch, name)->tensor;
-                } else { /* no step before this one in this run: nothing of it is still to be updated */
-                    t->dims[0] = 0;
-                    t->entries = 0;
-                }
-            }
-        }
-}
-
-td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous)
-{
-    const td_plan *plan = session->plan;
-    int32_t parity = (int32_t)(slot->step % TD_PARITIES);
-    for (int64_t e = 0; e < plan->graph->n_extents; e++)
-        session->extents[e] = -1;
-    for (int32_t v = 0; v < plan->graph->n_values; v++)
-        if (plan->values[v].storage == TD_BOUND)
-            TD_TRY(learn_input(session, &slot->batch, v));
-    for (int64_t e = 0; e < plan->graph->n_extents; e++)
-        if (session->extents[e] < 0)
-            session->extents[e] = plan->graph->extents[e].capacity;
-    size_t bytes = (size_t)plan->graph->n_extents * sizeof *session->extents;
-    if (memcmp(session->extents, session->parity_extents[parity], bytes) != 0) {
-        refresh(session, parity);
-        memcpy(session->parity_extents[parity], session->extents, bytes);
-    }
-    point_at_batch(session, slot, previous, parity);
-    td_plan_copy_bytes(plan, session->extents, &slot->to_device_bytes, &slot->to_host_bytes);
-    return NULL;
 }

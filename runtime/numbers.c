@@ -42,10 +42,11 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
     const td_plan *plan = session->plan;
     int32_t parity = (int32_t)(slot->step % TD_PARITIES);
     int64_t update = session->store->updates + (session->admitted - session->completed) + 1;
-    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+    for (int32_t k = 0; k < session->n_scalar_values; k++) {
+        int32_t v = session->scalar_values[k];
         const td_value_info *info = &plan->graph->values[v];
         const double *numbers = session->scalars[v] ? session->scalars[v] : info->scalars;
-        for (int32_t i = 0; info->class == TD_CLASS_SCALAR && i < info->n_scalars; i++)
+        for (int32_t i = 0; i < info->n_scalars; i++)
             store_number(info->dtype, session->numbers[parity][v], i, numbers[i]);
     }
     if (plan->seed >= 0)

@@ -42,6 +42,18 @@ typedef struct td_bound_cluster {
     bool updates; /* one of them writes state */
 } td_bound_cluster;
 
+/* An input of the graph, and where its field was in the last batch. */
+typedef struct td_bound_input {
+    int32_t value, field;
+} td_bound_input;
+
+/* An argument of an instruction that is an input, or the input of the step before, in both parities. */
+typedef struct td_bound_argument {
+    int32_t input;
+    bool previous;
+    td_tensor *tensors[TD_PARITIES];
+} td_bound_argument;
+
 typedef struct td_step_slot {
     int64_t step; /* over the session's life, from 1; 0: empty */
     td_batch batch;
@@ -97,11 +109,17 @@ struct td_session {
     void **arenas; /* per site: where the store's arena was when arguments were last bound to it */
     bool bound;    /* they have been bound once */
     td_bound_cluster *clusters;
-    void **numbers[TD_PARITIES];          /* per value: host numbers of a scalar */
-    double **scalars;                     /* per value: what the caller set, or NULL */
+    td_bound_input *inputs;
+    int32_t n_inputs;
+    td_bound_argument *arguments;
+    int64_t n_arguments;
+    void **numbers[TD_PARITIES]; /* per value: host numbers of a scalar */
+    double **scalars;            /* per value: what the caller set, or NULL */
+    int32_t *scalar_values, n_scalar_values;
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
-    int64_t *extents;                     /* of the step being admitted */
-    int32_t *store_entries;               /* per value: its entry, or -1 */
+    int64_t to_device_bytes[TD_PARITIES], to_host_bytes[TD_PARITIES]; /* the plan's formula at these extents */
+    int64_t *extents;                                                 /* of the step being admitted */
+    int32_t *store_entries;                                           /* per value: its entry, or -1 */
     td_lane_group *groups;
     td_lane *lanes;
     int32_t n_groups, n_lanes;
@@ -127,12 +145,15 @@ struct td_session {
 /* ---- bind.c: instructions, addresses, extents ---- */
 td_status *td_session_bind(td_session *session) TD_MUST_USE;
 void td_session_unbind(td_session *session);
-/* Points the arguments of the slot's parity at its batch and actual extents. Errors name the input and what was expected. */
-td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous) TD_MUST_USE;
 /* Binds all arguments anew if the store's arenas have moved since. */
 void td_session_follow_arenas(td_session *session);
 /* The address of a value's buffer (0 data, 1 index, 2 count) in a parity. */
 void *td_session_address(const td_session *session, int32_t value, int32_t parity, int32_t buffer);
+
+/* ---- batch.c: from a batch to actual arguments ---- */
+td_status *td_session_bind_inputs(td_session *session) TD_MUST_USE;
+/* Points the arguments of the slot's parity at its batch and actual extents. Errors name the input and what was expected. */
+td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous) TD_MUST_USE;
 
 /* ---- lanes.c: threads, readiness, running clusters ---- */
 td_status *td_session_open_lanes(td_session *session) TD_MUST_USE;

@@ -17,7 +17,7 @@
 #include "graph/op.h"
 #include "graph/ops/elements.h"
 
-enum { N_RUNS = 3, N_TEAMS = 2, MOST_ARGUMENTS = 64 };
+enum { N_RUNS = 3, N_TEAMS = 2, MOST_ARGUMENTS = 600 };
 
 /* Everything of one check: the reference runs at several extents, the teams. */
 typedef struct checker {
