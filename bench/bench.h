@@ -61,4 +61,12 @@ typedef struct td_bench_result {
 td_status *td_bench_run(const td_bench_case *which, const td_bench_request *request,
                         td_bench_result *out_result) TD_MUST_USE;
 
+/* The losses of the first `n` steps from the initial values, and those values and all batches as a file of named tensors
+ * (safetensors; NULL: no file), so that another framework can do the same steps:
+ *     param/<name>                    every parameter
+ *     batch.<i>/<input>               data of batch i; of bags also batch.<i>/<input>/offsets
+ * Step k (from 0) takes batch (k + 1) modulo TD_WORKLOAD_BATCHES. A case that trains nothing is refused. */
+td_status *td_bench_losses(const td_bench_case *which, const td_bench_request *request, const char *path, int32_t n,
+                           float *out_losses) TD_MUST_USE;
+
 #endif

@@ -1,5 +1,5 @@
 /* One training step of DLRM: bottom MLP over numbers, one lookup per table, dot products of all pairs, top MLP; binary
- * cross-entropy, SGD. Initial values are distributed as in the peers' scripts: tables N(0, 1), layers U(-1/sqrt(in)).
+ * cross-entropy, SGD. Tables start in U(-0.01, 0.01): from N(0, 1), torch's own, sums of 100 rows drive the loss to NaN at once.
  *
  *     dense [B, n] -> bottom.0 .. (ReLU after each) -> x [B, dim];  ids_t<i> -> table.<i> -> bag.<i> [B, dim]
  *     [x, dot products below the diagonal] -> top.0 .. (ReLU between) -> logit [B, 1] -> loss */
@@ -113,7 +113,7 @@ static td_value build_vector(td_workload *out, const shape *s, int64_t table, td
 {
     const char *name = td_workload_text(out, "ids_t%lld", (long long)table);
     td_value weight = td_parameter(out->graph, td_workload_text(out, "table.%lld.weight", (long long)table), TD_F32,
-                                   TD_SHAPE(s->rows[table], s->dim), td_init_normal(0, 1));
+                                   TD_SHAPE(s->rows[table], s->dim), td_init_uniform(0.01));
     td_value ids =
         s->bag == 1 ? td_input(out->graph, name, TD_I64, TD_SHAPE(batch))
                     : td_input_ragged(out->graph, name, TD_I64, batch, td_extent(out->graph, "ids", s->batch * s->bag));

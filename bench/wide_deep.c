@@ -74,7 +74,8 @@ static void build_model(td_workload *out, const shape *s)
     td_value features = td_reshape(td_name(rows, "rows"), TD_SHAPE(batch, FIELDS * DIM));
     td_value deep_logit = build_deep(out, td_name(features, "features"));
     out->loss = td_name(td_bce_with_logits(td_name(td_add(deep_logit, wide_logit), "logit"), label), "loss");
-    td_group(&out->options, "wide.weight", td_ftrl(5e-2, .l1 = 1e-8, .l2 = 1e-8));
+    td_group(&out->options, "wide.weight",
+             td_ftrl(5e-2, .l1 = 1e-8, .l2 = 2e-8)); /* l2: 2e-8 is what MindSpore calls 1e-8 */
     td_group(&out->options, "deep.weight", td_lazy_adam(1e-3));
     td_group(&out->options, "*", td_adam(1e-3));
 }

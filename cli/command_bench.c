@@ -1,4 +1,5 @@
 /* tandem bench: a configuration beside a single device (cli/bench_against.c), or a built-in case by itself (bench/). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,9 @@ static const number_option numbers[NUMBER_OPTIONS] = {
     {"--batch", 1, 1 << 24}, {"--rows", 1, 1e12}, {"--tables", 1, 1000},  {"--dim", 1, 1 << 20},
     {"--bag", 1, 1 << 24},   {"--alpha", 0, 10},  {"--threads", 1, 4096}, {"--runs", 1, 1000000},
 };
+
+enum { MOST_LOSSES = 1000 };
+static const number_option losses_option = {"--losses", 1, MOST_LOSSES};
 
 static td_status *read_number(const td_arguments *arguments, const number_option *option, bool whole, double *out)
 {
@@ -154,6 +158,24 @@ static td_status *print_list(const td_arguments *arguments)
 
 /* ---- the command ------------------------------------------------------------------------------------------------------------ */
 
+static td_status *print_losses(const td_bench_case *which, const td_arguments *arguments,
+                               const td_bench_request *request)
+{
+    float losses[MOST_LOSSES];
+    double given = 0;
+    TD_TRY(read_number(arguments, &losses_option, true, &given));
+    TD_TRY(td_bench_losses(which, request, td_argument(arguments, "--export"), (int32_t)given, losses));
+    if (!td_argument_flag(arguments, "--json")) {
+        for (int32_t i = 0; i < (int32_t)given; i++)
+            fprintf(arguments->out, "step %d  loss %.9g\n", i + 1, (double)losses[i]);
+        return NULL;
+    }
+    json_t *array = json_array();
+    for (int32_t i = 0; i < (int32_t)given; i++)
+        json_array_append_new(array, isfinite(losses[i]) ? json_real((double)losses[i]) : json_null());
+    return td_json_print(json_pack("{s:s, s:o}", "case", which->name, "losses", array), arguments->out);
+}
+
 static td_status *run_case(const td_arguments *arguments, const char *name)
 {
     const td_bench_case *which = td_bench_find(name);
@@ -162,6 +184,10 @@ static td_status *run_case(const td_arguments *arguments, const char *name)
     if (!which)
         return unknown_case(name);
     TD_TRY(read_request(arguments, &request));
+    if (td_argument(arguments, "--export") && !td_argument(arguments, "--losses"))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "bench: --export goes with --losses");
+    if (td_argument(arguments, "--losses"))
+        return print_losses(which, arguments, &request);
     TD_TRY(td_bench_run(which, &request, &result));
     if (td_argument_flag(arguments, "--json"))
         return print_line(&result, arguments->out);
@@ -200,6 +226,8 @@ static const td_command_option options[] = {
     {"--threads", "N", "of a case: cores (default: all that are allowed)"},
     {"--runs", "N", "of a case: timed steps"},
     {"--no-bound", NULL, "of a case: the machine's limits are not measured beside it"},
+    {"--losses", "N", "of a case: the losses of its first N steps instead of times"},
+    {"--export", "FILE", "with --losses: initial values and batches as safetensors"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
 };

@@ -18,6 +18,9 @@ import json, sys
 open({log!r}, "a").write("tandem " + " ".join(sys.argv[1:]) + "\\n")
 if "--list" in sys.argv:
     print(json.dumps([{{"case": name}} for name in ("embedding.forward", "dlrm.kaggle", "dlrm.large", "alone")]))
+elif "--losses" in sys.argv:
+    open(sys.argv[sys.argv.index("--export") + 1], "w").write("of another length")
+    print(json.dumps({{"case": sys.argv[3], "losses": [0.5] * 20}}))
 elif "nonsense" in sys.argv:
     print("tandem: bench: unknown case", file=sys.stderr)
     print("  see: tandem bench --list", file=sys.stderr)
@@ -110,6 +113,19 @@ class Compare(unittest.TestCase):
         done = self.compare("dlrm.kaggle", "--pairs", "1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("printed no line of JSON", done.stderr)
+
+    def test_losses_are_held_to_their_tolerance(self):
+        script = "import json, sys; assert open(sys.argv[sys.argv.index('--file') + 1]).read()\nprint(json.dumps({'losses': [0.5] * 19 + [%s]}))"
+        for last, code in (("0.50004", 0), ("0.5001", 1), ("float('nan')", 1)):
+            (self.at / "losses.py").write_text(script % last)
+            done = self.compare("dlrm.kaggle", "--check-losses")
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertIn("OTHER LOSSES" if code else "the same losses", done.stdout)
+        (self.at / "losses.py").write_text("print('{}')")
+        self.assertIn("losses", self.compare("dlrm.kaggle", "--check-losses").stderr)
+        (self.at / "losses.py").write_text("import sys; sys.exit(77)")
+        done = self.compare("dlrm.kaggle", "--check-losses")
+        self.assertEqual((done.returncode, done.stdout), (0, "dlrm.kaggle: not compared: not installed\n"))
 
     def test_the_program_itself_is_understood(self):
         result = self.at / "result.json"

@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "base/safetensors.h"
 #include "bench/bench.h"
 #include "cli/command.h"
 #include "cli/json.h"
@@ -118,6 +120,38 @@ static void test_a_line_has_what_the_peers_lines_have(void **state)
     json_decref(line);
 }
 
+/* The first losses and the file are those of a fresh start, whatever ran before. */
+static void test_losses_come_with_what_they_start_from(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tandem-bench-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/case.safetensors", folder);
+    char *words[] = {"tandem", "bench",  "--case",   "dlrm.large", "--rows",   "50", "--batch",
+                     "4",      "--json", "--losses", "2",          "--export", path, NULL};
+    assert_int_equal(run_words(words), 0);
+    json_t *line = last_line(), *losses = json_object_get(line, "losses");
+    assert_int_equal(json_array_size(losses), 2);
+    assert_true(json_number_value(json_array_get(losses, 0)) > 0);
+    assert_true(json_number_value(json_array_get(losses, 0)) != json_number_value(json_array_get(losses, 1)));
+    td_safetensors *file = NULL;
+    assert_null(td_safetensors_open(path, &file));
+    const td_safetensors_tensor *table = td_safetensors_find(file, "param/table.7.weight"),
+                                *ids = td_safetensors_find(file, "batch.7/ids_t7"),
+                                *offsets = td_safetensors_find(file, "batch.7/ids_t7/offsets");
+    assert_true(table && table->dims[0] == 50 && table->dims[1] == 64);
+    assert_true(ids && ids->elements == 400 && ids->dtype == TD_I64);
+    assert_true(offsets && offsets->elements == 5);
+    int64_t last_offset = 0;
+    assert_null(td_safetensors_read(file, offsets, 4 * 8, 8, &last_offset));
+    assert_int_equal(last_offset, 400);
+    assert_null(td_safetensors_find(file, "batch.8/ids_t7"));
+    td_safetensors_close(file);
+    json_decref(line);
+    remove(path);
+    rmdir(folder);
+}
+
 static void test_the_machine_is_measured_beside_the_case(void **state)
 {
     (void)state;
@@ -153,6 +187,12 @@ static void test_wrong_requests_exit_with_2_and_one_line(void **state)
     assert_int_equal(RUN("--case", "dlrm.kaggle", "--dim", "8"), 2);
     assert_string_equal(last.errors, "tandem: bench: dlrm.kaggle has no --dim to change\n");
     assert_int_equal(RUN("--case", "embedding.forward", "--tables", "64"), 2);
+    assert_int_equal(RUN("--case", "embedding.forward", "--rows", "9", "--batch", "2", "--losses", "3"), 2);
+    assert_string_equal(last.errors, "tandem: bench: embedding.forward trains nothing: it has no losses\n");
+    assert_int_equal(RUN("--case", "wide_deep", "--export", "x"), 2);
+    assert_string_equal(last.errors, "tandem: bench: --export goes with --losses\n");
+    assert_int_equal(RUN("--case", "wide_deep", "--rows", "9", "--batch", "2", "--losses", "1", "--export", "/no/x"),
+                     2);
     assert_int_equal(RUN("x.yaml", "--case", "wide_deep"), 2);
     assert_string_equal(last.errors, "tandem: bench: a configuration and --case exclude each other\n");
     assert_int_equal(RUN("x.yaml"), 2);
@@ -167,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_list_names_every_case),
         cmocka_unit_test(test_every_case_runs_at_a_small_size),
         cmocka_unit_test(test_a_line_has_what_the_peers_lines_have),
+        cmocka_unit_test(test_losses_come_with_what_they_start_from),
         cmocka_unit_test(test_the_machine_is_measured_beside_the_case),
         cmocka_unit_test(test_a_bound_adds_what_each_part_takes),
         cmocka_unit_test(test_wrong_requests_exit_with_2_and_one_line),

@@ -1,0 +1,98 @@
+/* Timing a case by the peers' rules: warm up, time single steps, median and quartiles. See bench/bench.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "bench/engine.h"
+
+enum { LEAST_RUNS = 5 };
+static const double MOST_SECONDS = 20; /* of timed steps, once there are LEAST_RUNS */
+
+/* All that a step of its own costs, from a batch in hand to the end of its updates. */
+static td_status *time_step(td_bench_engine *engine, double *out_seconds)
+{
+    td_step_report report;
+    int64_t begin = td_clock_ns();
+    TD_TRY(td_bench_step(engine, &report));
+    *out_seconds = 1e-9 * (double)(td_clock_ns() - begin);
+    return NULL;
+}
+
+static td_status *time_steps(td_bench_engine *engine, int32_t runs, double *times, int32_t *out_n)
+{
+    double warm = 0;
+    for (int32_t i = 0; i < engine->work.warm_up; i++)
+        TD_TRY(time_step(engine, &warm));
+    double begin = 1e-9 * (double)td_clock_ns();
+    *out_n = 0;
+    while (*out_n < runs && (*out_n < LEAST_RUNS || 1e-9 * (double)td_clock_ns() - begin < MOST_SECONDS)) {
+        TD_TRY(time_step(engine, &times[*out_n]));
+        ++*out_n;
+    }
+    return NULL;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Quantiles as Python's statistics.quantiles(n=4) has them ("exclusive"): position share * (n + 1), from 1. */
+static double quantile(const double *sorted, int32_t n, double share)
+{
+    double position = share * (n + 1);
+    int32_t below = (int32_t)position;
+    if (below < 1)
+        return sorted[0];
+    if (below >= n)
+        return sorted[n - 1];
+    return sorted[below - 1] + (position - below) * (sorted[below] - sorted[below - 1]);
+}
+
+static void summarize(const td_workload *work, double *times, td_bench_result *out)
+{
+    qsort(times, (size_t)out->runs, sizeof *times, ascending);
+    out->median_s = quantile(times, out->runs, 0.5);
+    out->q1_s = quantile(times, out->runs, 0.25);
+    out->q3_s = quantile(times, out->runs, 0.75);
+    out->flops = work->flops;
+    out->stream_bytes = work->stream_bytes;
+    out->row_bytes = work->row_bytes;
+    out->row_size = work->row_size;
+    memcpy(out->facts, work->facts, sizeof out->facts);
+    out->n_facts = work->n_facts;
+    if (work->samples)
+        out->facts[out->n_facts++] = (td_bench_fact){"samples_per_s", (double)work->samples / out->median_s};
+    if (work->ops)
+        out->facts[out->n_facts++] = (td_bench_fact){"us_per_op", 1e6 * out->median_s / (double)work->ops};
+}
+
+static td_status *run(td_bench_engine *engine, const td_bench_request *request, td_bench_result *out)
+{
+    int32_t runs = request->runs ? request->runs : engine->work.runs;
+    double *times = NULL;
+    TD_TRY(TD_NEW(times, runs));
+    td_status *status = time_steps(engine, runs, times, &out->runs);
+    if (!status)
+        summarize(&engine->work, times, out);
+    td_free(times);
+    return status;
+}
+
+td_status *td_bench_run(const td_bench_case *which, const td_bench_request *request, td_bench_result *out_result)
+{
+    td_bench_engine engine;
+    *out_result = (td_bench_result){.which = which};
+    TD_TRY(td_bench_open(which, request, &engine));
+    out_result->threads = engine.threads;
+    td_status *status = run(&engine, request, out_result);
+    td_bench_close(&engine);
+    if (status || request->no_bound)
+        return status;
+    TD_TRY(td_machine_measure(out_result->threads, out_result->row_size, &out_result->limits));
+    out_result->bound_s =
+        td_bench_bound(&out_result->limits, out_result->flops, out_result->stream_bytes, out_result->row_bytes);
+    return NULL;
+}
