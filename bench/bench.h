@@ -4,6 +4,7 @@
  *     td_bench_result result;
  *     TD_TRY(td_bench_run(which, &(td_bench_request){0}, &result));
  *     printf("%f ms\n", 1e3 * result.median_s);
+ *     td_bench_result_deinit(&result);
  *
  * A case is built with the public C API alone and runs as a user's model would: a graph, a plan on the one device "cpu", a
  * store, a session. Shapes, ids, batches (eight, taken in turn), optimizers and rules of timing are those of the peers'
@@ -22,6 +23,7 @@ typedef struct td_bench_request {
     int32_t threads;
     int32_t runs;  /* timed steps */
     bool no_bound; /* the machine is not measured */
+    bool ops;      /* as many steps more, with each op timed */
 } td_bench_request;
 #define TD_BENCH_UNIFORM (-1.0)
 
@@ -46,6 +48,12 @@ typedef struct td_bench_fact {
 } td_bench_fact;
 enum { TD_BENCH_MOST_FACTS = 10 };
 
+/* What one op took of a step. */
+typedef struct td_bench_op {
+    char name[64], op[32];
+    double seconds;
+} td_bench_op;
+
 typedef struct td_bench_result {
     const td_bench_case *which;
     double median_s, q1_s, q3_s; /* of one step */
@@ -55,9 +63,13 @@ typedef struct td_bench_result {
     td_machine_limits limits;
     td_bench_fact facts[TD_BENCH_MOST_FACTS];
     int32_t n_facts;
+    td_bench_op *ops; /* slowest first; only where they were asked for */
+    int32_t n_ops;
 } td_bench_result;
 
-/* Builds the case, warms up, times steps, and measures the machine. */
+void td_bench_result_deinit(td_bench_result *result);
+
+/* Builds the case, warms up, times steps, and measures the machine. On failure the result holds nothing. */
 td_status *td_bench_run(const td_bench_case *which, const td_bench_request *request,
                         td_bench_result *out_result) TD_MUST_USE;
 

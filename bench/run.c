@@ -1,4 +1,5 @@
 /* Timing a case by the peers' rules: warm up, time single steps, median and quartiles. See bench/bench.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,51 @@ static void summarize(const td_workload *work, double *times, td_bench_result *o
         out->facts[out->n_facts++] = (td_bench_fact){"us_per_op", 1e6 * out->median_s / (double)work->ops};
 }
 
+/* ---- single ops ------------------------------------------------------------------------------------------------------------------ */
+
+static int slowest_first(const void *a, const void *b)
+{
+    const td_bench_op *x = a, *y = b;
+    return x->seconds != y->seconds ? (x->seconds < y->seconds) - (x->seconds > y->seconds) : strcmp(x->name, y->name);
+}
+
+static td_status *read_ops(const td_bench_engine *engine, td_bench_result *out)
+{
+    int32_t n = td_session_op_times(engine->session, 0, NULL);
+    td_op_time *times = NULL;
+    TD_TRY(TD_NEW(times, n + 1));
+    td_status *status = TD_NEW(out->ops, n + 1);
+    (void)td_session_op_times(engine->session, n, times);
+    for (int32_t i = 0; i < n && !status; i++) {
+        td_bench_op *op = &out->ops[out->n_ops++];
+        (void)snprintf(op->name, sizeof op->name, "%s", times[i].name);
+        (void)snprintf(op->op, sizeof op->op, "%s", times[i].op);
+        op->seconds = times[i].runs ? times[i].seconds / (double)times[i].runs : 0;
+    }
+    td_free(times);
+    if (!status)
+        qsort(out->ops, (size_t)out->n_ops, sizeof *out->ops, slowest_first);
+    return status;
+}
+
+static td_status *time_ops(td_bench_engine *engine, int32_t steps, td_bench_result *out)
+{
+    td_step_report report;
+    td_session_time_ops(engine->session, true);
+    for (int32_t i = 0; i < steps; i++)
+        TD_TRY(td_bench_step(engine, &report));
+    return read_ops(engine, out);
+}
+
+void td_bench_result_deinit(td_bench_result *result)
+{
+    td_free(result->ops);
+    result->ops = NULL;
+    result->n_ops = 0;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------------------------- */
+
 static td_status *run(td_bench_engine *engine, const td_bench_request *request, td_bench_result *out)
 {
     int32_t runs = request->runs ? request->runs : engine->work.runs;
@@ -77,6 +123,8 @@ static td_status *run(td_bench_engine *engine, const td_bench_request *request, 
     td_status *status = time_steps(engine, runs, times, &out->runs);
     if (!status)
         summarize(&engine->work, times, out);
+    if (!status && request->ops)
+        status = time_ops(engine, out->runs, out);
     td_free(times);
     return status;
 }
@@ -89,9 +137,12 @@ td_status *td_bench_run(const td_bench_case *which, const td_bench_request *requ
     out_result->threads = engine.threads;
     td_status *status = run(&engine, request, out_result);
     td_bench_close(&engine);
-    if (status || request->no_bound)
+    if (!status && !request->no_bound)
+        status = td_machine_measure(out_result->threads, out_result->row_size, &out_result->limits);
+    if (status) {
+        td_bench_result_deinit(out_result);
         return status;
-    TD_TRY(td_machine_measure(out_result->threads, out_result->row_size, &out_result->limits));
+    }
     out_result->bound_s =
         td_bench_bound(&out_result->limits, out_result->flops, out_result->stream_bytes, out_result->row_bytes);
     return NULL;

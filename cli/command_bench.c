@@ -54,6 +54,7 @@ static td_status *read_request(const td_arguments *arguments, td_bench_request *
                               .threads = (int32_t)given[THREADS],
                               .runs = (int32_t)given[RUNS]};
     out->no_bound = td_argument_flag(arguments, "--no-bound");
+    out->ops = td_argument_flag(arguments, "--ops");
     if (td_argument(arguments, "--alpha") && given[ALPHA] == 0)
         out->alpha = TD_BENCH_UNIFORM;
     return NULL;
@@ -90,6 +91,16 @@ static json_t *fact_json(const td_bench_fact *fact)
     return whole ? json_integer((json_int_t)(fact->value + 0.5)) : json_real(rounded(fact->value, 1e4));
 }
 
+/* [{name, op, ms}], slowest first; NULL where there was no memory. */
+static json_t *ops_json(const td_bench_result *result)
+{
+    json_t *ops = json_array();
+    for (int32_t i = 0; i < result->n_ops; i++)
+        json_array_append_new(ops, json_pack("{s:s, s:s, s:f}", "name", result->ops[i].name, "op", result->ops[i].op,
+                                             "ms", rounded(1e3 * result->ops[i].seconds, 1e4)));
+    return ops;
+}
+
 static td_status *print_line(const td_bench_result *result, FILE *out)
 {
     json_t *bound = result->bound_s > 0 ? json_real(rounded(1e3 * result->bound_s, 1e4)) : json_null();
@@ -101,6 +112,8 @@ static td_status *print_line(const td_bench_result *result, FILE *out)
     for (int32_t i = 0; i < result->n_facts && !failed; i++)
         failed = json_object_set_new(line, result->facts[i].name, fact_json(&result->facts[i]));
     failed = failed || json_object_set_new(line, "machine", limits_json(&result->limits));
+    if (result->ops)
+        failed = failed || json_object_set_new(line, "ops", ops_json(result));
     char *text = failed ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(10));
     json_decref(line);
     if (!text)
@@ -123,7 +136,34 @@ static void print_limits(const td_bench_result *result, FILE *out)
     fputc('\n', out);
 }
 
-static void print_text(const td_bench_result *result, FILE *out)
+/* The slowest ops, and the rest in one line. */
+static td_status *print_ops(const td_bench_result *result, FILE *out)
+{
+    enum { MOST = 30 };
+    char time[TD_UNIT_TEXT], share[16], rest[32];
+    double sum = 0, left = 0;
+    for (int32_t i = 0; i < result->n_ops; i++) {
+        sum += result->ops[i].seconds;
+        left += i >= MOST ? result->ops[i].seconds : 0;
+    }
+    td_table table;
+    td_table_init(&table, 4);
+    td_table_row(&table, "node", "op", "a step", "share");
+    for (int32_t i = 0; i < result->n_ops && i < MOST; i++) {
+        (void)snprintf(share, sizeof share, "%.1f %%", 100 * result->ops[i].seconds / sum);
+        td_table_row(&table, result->ops[i].name, result->ops[i].op, td_format_seconds(time, result->ops[i].seconds),
+                     share);
+    }
+    if (result->n_ops > MOST) {
+        (void)snprintf(rest, sizeof rest, "%d more", result->n_ops - MOST);
+        (void)snprintf(share, sizeof share, "%.1f %%", 100 * left / sum);
+        td_table_row(&table, rest, "", td_format_seconds(time, left), share);
+    }
+    td_table_row(&table, "all", "", td_format_seconds(time, sum), "");
+    return td_table_print(&table, "  ", out);
+}
+
+static td_status *print_text(const td_bench_result *result, FILE *out)
 {
     char time[3][TD_UNIT_TEXT], bound[TD_UNIT_TEXT];
     fprintf(out, "%s: %s, quarters %s and %s, %d runs\n", result->which->name,
@@ -137,6 +177,7 @@ static void print_text(const td_bench_result *result, FILE *out)
     if (result->n_facts)
         fputc('\n', out);
     print_limits(result, out);
+    return result->ops ? print_ops(result, out) : NULL;
 }
 
 static td_status *print_list(const td_arguments *arguments)
@@ -189,10 +230,10 @@ static td_status *run_case(const td_arguments *arguments, const char *name)
     if (td_argument(arguments, "--losses"))
         return print_losses(which, arguments, &request);
     TD_TRY(td_bench_run(which, &request, &result));
-    if (td_argument_flag(arguments, "--json"))
-        return print_line(&result, arguments->out);
-    print_text(&result, arguments->out);
-    return NULL;
+    td_status *status = td_argument_flag(arguments, "--json") ? print_line(&result, arguments->out)
+                                                              : print_text(&result, arguments->out);
+    td_bench_result_deinit(&result);
+    return status;
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -226,6 +267,7 @@ static const td_command_option options[] = {
     {"--threads", "N", "of a case: cores (default: all that are allowed)"},
     {"--runs", "N", "of a case: timed steps"},
     {"--no-bound", NULL, "of a case: the machine's limits are not measured beside it"},
+    {"--ops", NULL, "of a case: what each op takes of a step, too"},
     {"--losses", "N", "of a case: the losses of its first N steps instead of times"},
     {"--export", "FILE", "with --losses: initial values and batches as safetensors"},
     TD_OPTION_JSON,

@@ -170,6 +170,25 @@ static td_status *run_instruction(td_lane *lane, const td_plan_site *site, td_in
     return site->api->kernel_run(lane->queue, in->kernel, call);
 }
 
+/* Work that was submitted to a queue of the device's own has ended afterwards. */
+static td_status *wait_for_queue(td_lane *lane, const td_plan_site *site)
+{
+    if (!lane->event)
+        return NULL;
+    TD_TRY(site->api->event_record(lane->event, lane->queue));
+    return site->api->event_wait(lane->event);
+}
+
+static td_status *time_instruction(td_lane *lane, const td_plan_site *site, td_instruction *in, int32_t parity)
+{
+    int64_t begin = td_clock_ns();
+    TD_TRY(run_instruction(lane, site, in, parity));
+    TD_TRY(wait_for_queue(lane, site));
+    in->timed_ns[parity] += td_clock_ns() - begin;
+    in->timed_runs[parity]++;
+    return NULL;
+}
+
 static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
 {
     td_session *session = lane->session;
@@ -180,7 +199,8 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
         if (bound->instructions[i].updates)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
-        status = run_instruction(lane, site, &bound->instructions[i], parity);
+        td_instruction *in = &bound->instructions[i];
+        status = session->time_ops ? time_instruction(lane, site, in, parity) : run_instruction(lane, site, in, parity);
         if (status) {
             const td_node *node = &session->plan->graph->nodes[bound->instructions[i].node];
             status = strstr(td_status_message(status), node->name)
@@ -188,11 +208,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
                          : td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
         }
     }
-    if (!lane->event)
-        return status;
-    td_status *late = site->api->event_record(lane->event, lane->queue);
-    if (!late)
-        late = site->api->event_wait(lane->event);
+    td_status *late = wait_for_queue(lane, site);
     if (!status)
         return late;
     td_status_destroy(late);

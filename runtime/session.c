@@ -343,3 +343,31 @@ td_device_counters td_session_device(const td_session *session, int32_t index)
         }
     return counters;
 }
+
+/* ---- times of ops ----------------------------------------------------------------------------------------------------------------- */
+
+void td_session_time_ops(td_session *session, bool on)
+{
+    session->time_ops = on;
+}
+
+int32_t td_session_op_times(const td_session *session, int32_t most, td_op_time *out_times)
+{
+    const td_plan *plan = session->plan;
+    int32_t n = 0;
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        for (int32_t i = 0; i < session->clusters[c].n_instructions; i++) {
+            const td_instruction *in = &session->clusters[c].instructions[i];
+            const td_node *node = &plan->graph->nodes[in->node];
+            if (in->kind == TD_RUN_NOTHING)
+                continue;
+            if (n < most)
+                out_times[n] = (td_op_time){.name = node->name,
+                                            .op = node->op->name,
+                                            .device = plan->sites[plan->clusters[c].device].name,
+                                            .runs = in->timed_runs[0] + in->timed_runs[1],
+                                            .seconds = 1e-9 * (double)(in->timed_ns[0] + in->timed_ns[1])};
+            n++;
+        }
+    return n;
+}

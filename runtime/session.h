@@ -34,6 +34,8 @@ typedef struct td_instruction {
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
     bool updates;                       /* writes state */
+    int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
+    int64_t timed_runs[TD_PARITIES];
 } td_instruction;
 
 typedef struct td_bound_cluster {
@@ -124,6 +126,7 @@ struct td_session {
     td_lane *lanes;
     int32_t n_groups, n_lanes;
     td_lane_group **group_of; /* per cluster */
+    bool time_ops;            /* changed between runs only */
     bool inline_lane;         /* one lane and nothing else: the caller's thread runs it */
 
     td_step_slot slots[TD_STEP_SLOTS];

@@ -116,6 +116,18 @@ typedef struct td_device_counters {
 int32_t td_session_devices(const td_session *session);
 td_device_counters td_session_device(const td_session *session, int32_t index);
 
+/* How long single ops took. Timing is off at first; while it is on, each op costs two more looks at the clock, and a device
+ * with queues of its own is waited for after each op, so that its times are complete but a step is longer. Between runs only. */
+typedef struct td_op_time {
+    const char *name, *op, *device; /* the node's name, its op, where it ran; they live as long as the session */
+    int64_t runs;
+    double seconds; /* of all runs together */
+} td_op_time;
+void td_session_time_ops(td_session *session, bool on);
+/* The times of at most `most` ops, in the order of the plan's subgraphs, into `out_times` (may be NULL when most is 0). Returns
+ * how many ops there are; views and others that do nothing are left out, and copies are ops. */
+int32_t td_session_op_times(const td_session *session, int32_t most, td_op_time *out_times);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* tandem bench --case and --list from the outside: every case is listed and runs at small sizes, its line has the fields
  * that are promised, and wrong requests are refused in one line. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,6 +121,31 @@ static void test_a_line_has_what_the_peers_lines_have(void **state)
     json_decref(line);
 }
 
+static void test_ops_are_timed_when_asked_for(void **state)
+{
+    (void)state;
+    json_t *line = line_of("dlrm.kaggle", (char *[]){"--rows", "50", "--batch", "4", "--ops", NULL});
+    json_t *ops = json_object_get(line, "ops");
+    double sum = 0, before = INFINITY;
+    bool bag = false;
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const json_t *op = json_array_get(ops, i);
+        double ms = json_number_value(json_object_get(op, "ms"));
+        assert_true(ms <= before);
+        sum += before = ms;
+        bag = bag || !strcmp(json_string_value(json_object_get(op, "name")), "bag.25");
+    }
+    assert_true(bag);
+    assert_true(sum > 0);
+    json_decref(line);
+    line = line_of("dlrm.kaggle", (char *[]){"--rows", "50", "--batch", "4", NULL});
+    assert_null(json_object_get(line, "ops"));
+    json_decref(line);
+    assert_int_equal(RUN("--case", "wide_deep", "--rows", "50", "--batch", "4", "--runs", "1", "--no-bound", "--ops"),
+                     0);
+    assert_non_null(strstr(last.out, "embedding_update"));
+}
+
 /* The first losses and the file are those of a fresh start, whatever ran before. */
 static void test_losses_come_with_what_they_start_from(void **state)
 {
@@ -207,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_list_names_every_case),
         cmocka_unit_test(test_every_case_runs_at_a_small_size),
         cmocka_unit_test(test_a_line_has_what_the_peers_lines_have),
+        cmocka_unit_test(test_ops_are_timed_when_asked_for),
         cmocka_unit_test(test_losses_come_with_what_they_start_from),
         cmocka_unit_test(test_the_machine_is_measured_beside_the_case),
         cmocka_unit_test(test_a_bound_adds_what_each_part_takes),

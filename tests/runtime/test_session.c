@@ -288,6 +288,53 @@ static void test_an_evaluation_plan_knows_what_the_store_holds(void **state)
     close_run(&r);
 }
 
+/* On one device and cut over two, where times of an asynchronous device are complete; and bits do not depend on it. */
+static void check_op_times(bool cut)
+{
+    enum { MOST = 64, STEPS = 4 };
+    run r = {0}, plain = {0};
+    td_step_report report, expected;
+    td_op_time times[MOST];
+    open_run(&r, cut);
+    open_run(&plain, cut);
+    no_error(td_session_step(r.session, &r.batch, &report));
+    no_error(td_session_step(plain.session, &plain.batch, &expected));
+    int32_t n = td_session_op_times(r.session, MOST, times);
+    assert_true(n > 4 && n < MOST);
+    for (int32_t i = 0; i < n; i++)
+        assert_true(times[i].runs == 0 && times[i].seconds == 0);
+    td_session_time_ops(r.session, true);
+    for (int i = 0; i < STEPS; i++) {
+        no_error(td_session_step(r.session, &r.batch, &report));
+        no_error(td_session_step(plain.session, &plain.batch, &expected));
+        assert_true(report.loss == expected.loss);
+    }
+    td_session_time_ops(r.session, false);
+    no_error(td_session_step(r.session, &r.batch, &report));
+    assert_int_equal(td_session_op_times(r.session, MOST, times), n);
+    bool update = false;
+    for (int32_t i = 0; i < n; i++) {
+        assert_int_equal(times[i].runs, STEPS);
+        assert_true(times[i].seconds > 0);
+        bool on_accelerator = !strcmp(times[i].device, "accel");
+        assert_true(cut || !on_accelerator);
+        if (!strcmp(times[i].op, "embedding_update")) {
+            update = true;
+            assert_false(on_accelerator);
+        }
+    }
+    assert_true(update);
+    close_run(&r);
+    close_run(&plain);
+}
+
+static void test_ops_are_timed_while_that_is_asked_for(void **state)
+{
+    (void)state;
+    check_op_times(false);
+    check_op_times(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_a_batch_that_is_refused_lets_the_steps_in_flight_end),
         cmocka_unit_test(test_a_step_that_fails_with_others_in_flight_leaves_the_session_usable),
         cmocka_unit_test(test_evaluation_uses_the_store_without_dropout_or_change),
+        cmocka_unit_test(test_ops_are_timed_while_that_is_asked_for),
         cmocka_unit_test(test_an_evaluation_plan_knows_what_the_store_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
