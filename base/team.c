@@ -13,20 +13,24 @@
 #include <string.h>
 
 #include "base/cgroup.h"
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/futex.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
-/* Some tens of microseconds on current cores: longer than the gap between two ops of a step, shorter than what a person
- * or another process would notice. */
-enum { SPINS = 4000, CACHE_LINE = 64 };
+/* How long a thread looks before it sleeps. Waking one up was measured to take 20 to 120 us on a virtual machine, so a wait
+ * that may end within that is better spun out. A thread whose last waits were all in vain (its partners do not get a core, or
+ * there is nothing to do) looks for a moment only, until one is not. */
+enum { SPIN_NS = 200000, SHORT_SPIN_NS = 4000, PATIENCE = 8 };
+enum { FIRST_LOOKS = 200, LOOKS_PER_CLOCK = 64, CACHE_LINE = 64 };
 
 typedef struct worker {
     td_team *team;
     pthread_t thread;
     int32_t index;
     td_core_set cores; /* empty: not bound */
+    int32_t vain;      /* waits in a row that ended in sleep */
 } worker;
 
 struct td_team {
@@ -39,7 +43,8 @@ struct td_team {
     void *context;
     int64_t tasks;
     bool dynamic, stop;
-    atomic_int spins;
+    atomic_bool spins;
+    int32_t caller_vain;
     _Alignas(CACHE_LINE) atomic_uint generation;
     _Alignas(CACHE_LINE) atomic_int sleepers;
     _Alignas(CACHE_LINE) atomic_uint pending;
@@ -60,15 +65,35 @@ static void do_share(td_team *team, int32_t thread)
         team->task(team->context, i, thread);
 }
 
-static unsigned wait_for_generation(td_team *team, unsigned seen)
+static bool differs(const atomic_uint *word, unsigned value, int looks)
 {
-    unsigned now;
-    for (int spins = atomic_load_explicit(&team->spins, memory_order_relaxed); spins > 0; spins--) {
-        now = atomic_load_explicit(&team->generation, memory_order_acquire);
-        if (now != seen)
-            return now;
+    for (; looks > 0; looks--) {
+        if (atomic_load_explicit(word, memory_order_acquire) != value)
+            return true;
         td_spin_pause();
     }
+    return false;
+}
+
+/* Looks until the word is no longer `value`: true. False: the time is up. The clock is not asked before some looks have been
+ * in vain: reading it takes longer than most waits. */
+static bool spin(const td_team *team, const atomic_uint *word, unsigned value, int32_t *vain)
+{
+    if (!atomic_load_explicit(&team->spins, memory_order_relaxed))
+        return false;
+    bool found = differs(word, value, FIRST_LOOKS);
+    const int64_t begin = found ? 0 : td_clock_ns(), limit = *vain < PATIENCE ? SPIN_NS : SHORT_SPIN_NS;
+    while (!found && td_clock_ns() - begin < limit)
+        found = differs(word, value, LOOKS_PER_CLOCK);
+    *vain = found ? 0 : *vain < PATIENCE ? *vain + 1 : PATIENCE;
+    return found;
+}
+
+static unsigned wait_for_generation(td_team *team, unsigned seen, int32_t *vain)
+{
+    unsigned now;
+    if (spin(team, &team->generation, seen, vain))
+        return atomic_load(&team->generation);
     atomic_fetch_add(&team->sleepers, 1);
     while ((now = atomic_load(&team->generation)) == seen)
         td_futex_wait(&team->generation, seen, -1);
@@ -84,7 +109,7 @@ static void *work(void *argument)
         td_status_destroy(
             td_cores_bind_self(&self->cores)); /* checked at creation; a mask that shrank since is no error */
     for (unsigned seen = 0;;) {
-        seen = wait_for_generation(team, seen);
+        seen = wait_for_generation(team, seen, &self->vain);
         if (team->stop)
             return NULL;
         do_share(team, self->index);
@@ -102,11 +127,9 @@ static void announce(td_team *team)
 
 static void wait_for_workers(td_team *team)
 {
-    for (int spins = atomic_load_explicit(&team->spins, memory_order_relaxed); spins > 0; spins--) {
-        if (atomic_load_explicit(&team->pending, memory_order_acquire) == 0)
-            return;
-        td_spin_pause();
-    }
+    for (unsigned left; (left = atomic_load_explicit(&team->pending, memory_order_acquire)) != 0;)
+        if (!spin(team, &team->pending, left, &team->caller_vain))
+            break;
     atomic_store(&team->caller_sleeps, 1);
     for (unsigned left; (left = atomic_load(&team->pending)) != 0;)
         td_futex_wait(&team->pending, left, -1);
@@ -193,7 +216,7 @@ static td_status *assign_cores(td_team *team, const int32_t *cores, int32_t n_co
     }
     double quota = td_cgroup_read("").cpus; /* spinning uses up a quota of time without getting anything done */
     team->core_each = usable >= team->threads && (quota == 0 || quota >= team->threads);
-    atomic_init(&team->spins, team->core_each ? SPINS : 0);
+    atomic_init(&team->spins, team->core_each);
     return NULL;
 }
 
@@ -243,5 +266,5 @@ int32_t td_team_threads(const td_team *team)
 void td_team_allow_spinning(td_team *team, bool allow)
 {
     if (team)
-        atomic_store_explicit(&team->spins, allow && team->core_each ? SPINS : 0, memory_order_relaxed);
+        atomic_store_explicit(&team->spins, allow && team->core_each, memory_order_relaxed);
 }

@@ -6,10 +6,10 @@
  * returns td_team_destroy(team);
  *
  * The calling thread takes part as thread 0, so a team of 4 has 3 threads of its own. A run allocates nothing and takes
- * no lock: a counter announces it, a counter says when all threads are through. Idle threads spin for some microseconds
- * (only where every thread of the team can have a core) and then sleep. A team is not a pool: one run at a time per
- * team, started by one thread at a time, and a task must not start a run of its own team. What the caller wrote before
- * a run is visible to its tasks; what tasks wrote is visible after it. */
+ * no lock: a counter announces it, a counter says when all threads are through. Idle threads spin for up to 200
+ * microseconds (only where every thread of the team can have a core) and then sleep. A team is not a pool: one run at a
+ * time per team, started by one thread at a time, and a task must not start a run of its own team. What the caller wrote
+ * before a run is visible to its tasks; what tasks wrote is visible after it. */
 #ifndef TANDEM_BASE_TEAM_H
 #define TANDEM_BASE_TEAM_H
 

@@ -341,6 +341,7 @@ static td_status *open_lane(td_session *session, td_lane *lane)
         options.threads = threads > 0 ? threads : 1;
         options.cores = cores->cores;
         options.n_cores = cores->n_cores;
+        options.flags = machine->lanes_share_cores ? TD_QUEUE_SHARES_CORES : 0;
     }
     TD_TRY(site->api->queue_open(site->device, &options, &lane->queue));
     if (!site->is_host)

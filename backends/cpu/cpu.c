@@ -124,6 +124,7 @@ static td_status *queue_open(td_device *device, const td_queue_options *options,
     td_status *status = NULL;
     if (queue->kind == TD_QUEUE_COMPUTE)
         status = td_team_create(threads, options->cores, options->n_cores, &queue->team);
+    td_team_allow_spinning(queue->team, !(options->flags & TD_QUEUE_SHARES_CORES));
     if (status) {
         td_free(queue);
         return status;

@@ -182,6 +182,7 @@ td_status *td_emulated_queue_open(td_device *device, const td_queue_options *opt
     int32_t threads = options->threads > 0 ? options->threads : options->n_cores > 0 ? options->n_cores : device->cores;
     if (queue->kind == TD_QUEUE_COMPUTE)
         TD_TRY_OR(status, failed, td_team_create(threads, options->cores, options->n_cores, &queue->team));
+    td_team_allow_spinning(queue->team, !(options->flags & TD_QUEUE_SHARES_CORES));
     TD_TRY_OR(status, failed, td_ring_init(&queue->ring, RING_UNITS));
     if (td_thread_create(&queue->thread, run_queue, queue) != 0) {
         status = TD_ERROR(TD_OUT_OF_MEMORY, "emulated: the system refuses another thread for a queue");

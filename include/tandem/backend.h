@@ -123,6 +123,10 @@ typedef struct td_device_properties {
     char description[96];                   /* "oneDNN 2.6.3, AVX2" */
 } td_device_properties;
 
+enum td_queue_flags {
+    TD_QUEUE_SHARES_CORES = 1 /* other queues have some of the same cores: threads that wait must sleep, not spin */
+};
+
 typedef enum td_queue_kind { TD_QUEUE_COMPUTE = 0, TD_QUEUE_TO_DEVICE, TD_QUEUE_TO_HOST } td_queue_kind;
 
 /* `cores`: host processing units (operating-system indices) that this queue's threads may use; n_cores 0: no preference.
@@ -133,7 +137,7 @@ typedef struct td_queue_options {
     int32_t threads;
     const int32_t *cores;
     int32_t n_cores;
-    int32_t reserved;
+    uint32_t flags; /* td_queue_flags */
 } td_queue_options;
 
 typedef struct td_backend_api {

@@ -16,12 +16,42 @@ enum {
     AHEAD = 4 /* samples: what is asked for before its turn; many streams are more than the hardware follows */
 };
 
+/* Elements of a vector: inputs may hold several side by side. */
+static int64_t dim_of(const td_kernel_call *call, const td_tensor *tensors)
+{
+    const int64_t dim = td_cpu_attr_int(call, "dim", 0);
+    return dim ? dim : tensors[0].dims[1];
+}
+
+static int64_t count_vectors(const td_kernel_call *call, const td_tensor *tensors, int32_t n)
+{
+    int64_t vectors = 0, dim = td_cpu_attr_int(call, "dim", 0);
+    for (int32_t i = 0; i < n; i++)
+        vectors += dim ? tensors[i].dims[1] / dim : 1;
+    return vectors;
+}
+
 static bool supports_from(const td_kernel_call *call, int32_t first)
 {
     for (int32_t i = 0; i < call->n_inputs; i++)
         if (!td_cpu_is(&call->inputs[i], TD_DENSE, TD_F32))
             return false;
-    return call->n_inputs - first <= MOST_VECTORS;
+    return count_vectors(call, call->inputs + first, call->n_inputs - first) <= MOST_VECTORS;
+}
+
+/* Where the vectors of sample 0 begin, and the distance from each to the same of the next sample. */
+static void find_vectors(const td_kernel_call *call, const td_tensor *tensors, int32_t n, float **vectors,
+                         int64_t *pitches)
+{
+    const int64_t dim = td_cpu_attr_int(call, "dim", 0);
+    int32_t vector = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t here = dim ? tensors[i].dims[1] / dim : 1;
+        for (int64_t k = 0; k < here; k++, vector++) {
+            vectors[vector] = (float *)tensors[i].data + k * dim;
+            pitches[vector] = tensors[i].dims[1];
+        }
+    }
 }
 
 static int64_t samples_per_task(int64_t n, int64_t dim)
@@ -44,9 +74,9 @@ static bool supports(const td_kernel_call *call)
 }
 
 typedef struct sample_work {
-    const float *vectors[MOST_VECTORS];
-    int32_t n, padded; /* padded: n rounded up to whole lanes */
-    float *out;        /* the sample's pairs */
+    const float *vectors[MOST_VECTORS]; /* at the sample */
+    int32_t n, padded;                  /* padded: n rounded up to whole lanes */
+    float *out;                         /* the sample's pairs */
     int64_t pairs;
     bool first, last;                                 /* of the pieces that its elements are taken in */
     _Alignas(64) float products[TILE * MOST_VECTORS]; /* of one tile of rows, [TILE, padded] */
@@ -151,23 +181,29 @@ static void multiply(sample_work *w, int64_t count)
     }
 }
 
+typedef struct forward_work {
+    const td_kernel_call *call;
+    float *vectors[MOST_VECTORS];
+    int64_t pitches[MOST_VECTORS], dim;
+    int32_t n;
+} forward_work;
+
 static void forward_range(void *context, int64_t begin, int64_t end)
 {
-    const td_kernel_call *call = context;
-    const int64_t dim = call->inputs[0].dims[1];
-    sample_work w = {.n = call->n_inputs, .pairs = call->outputs[0].dims[1]};
+    const forward_work *f = context;
+    sample_work w = {.n = f->n, .pairs = f->call->outputs[0].dims[1]};
     w.padded = (w.n + LANES - 1) / LANES * LANES;
     const int64_t most = TRANSPOSED_FLOATS / w.padded;
     for (int64_t sample = begin; sample < end; sample++) {
-        w.out = (float *)call->outputs[0].data + sample * w.pairs;
+        w.out = (float *)f->call->outputs[0].data + sample * w.pairs;
         for (int32_t i = 0; i < w.n; i++) {
-            w.vectors[i] = (const float *)call->inputs[i].data + sample * dim;
-            __builtin_prefetch(w.vectors[i] + AHEAD * dim);
+            w.vectors[i] = f->vectors[i] + sample * f->pitches[i];
+            __builtin_prefetch(w.vectors[i] + AHEAD * f->pitches[i]);
         }
-        for (int64_t k = 0; k < dim; k += most) {
-            const int64_t count = dim - k < most ? dim - k : most;
+        for (int64_t k = 0; k < f->dim; k += most) {
+            const int64_t count = f->dim - k < most ? f->dim - k : most;
             w.first = k == 0;
-            w.last = k + count == dim;
+            w.last = k + count == f->dim;
             transpose(&w, k, count);
             multiply(&w, count);
         }
@@ -178,11 +214,13 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
     const td_tensor *out = &call->outputs[0];
-    if (out->dims[1] > 0 && call->inputs[0].dims[1] == 0)
+    forward_work f = {.call = call, .dim = dim_of(call, call->inputs)};
+    f.n = (int32_t)count_vectors(call, call->inputs, call->n_inputs);
+    find_vectors(call, call->inputs, call->n_inputs, f.vectors, f.pitches);
+    if (out->dims[1] > 0 && f.dim == 0)
         memset(out->data, 0, (size_t)td_cpu_elements(out) * sizeof(float));
     else if (out->dims[1] > 0)
-        td_cpu_for(team, out->dims[0], samples_per_task(call->n_inputs, call->inputs[0].dims[1]), forward_range,
-                   (void *)(uintptr_t)call);
+        td_cpu_for(team, out->dims[0], samples_per_task(f.n, f.dim), forward_range, &f);
     return NULL;
 }
 
@@ -196,9 +234,8 @@ static bool supports_gradient(const td_kernel_call *call)
 }
 
 typedef struct gradient_work {
-    const float *vectors[MOST_VECTORS];
-    float *outputs[MOST_VECTORS];
-    const float *pairs; /* the sample's gradient */
+    float *vectors[MOST_VECTORS], *outputs[MOST_VECTORS]; /* at the sample */
+    const float *pairs;                                   /* the sample's gradient */
     int32_t n;
 } gradient_work;
 
@@ -255,28 +292,37 @@ static void gradient_of_sample(const gradient_work *w, int64_t dim)
         gradient_columns(w, k, dim - k);
 }
 
+/* What all samples share: `first` is at sample 0. Vectors and their gradients have the same pitches. */
+typedef struct gradient_context {
+    gradient_work first;
+    int64_t pitches[MOST_VECTORS], dim, pairs;
+} gradient_context;
+
 static void gradient_range(void *context, int64_t begin, int64_t end)
 {
-    const td_kernel_call *call = context;
-    const int64_t dim = call->inputs[1].dims[1], pairs = call->inputs[0].dims[1];
-    gradient_work w = {.n = call->n_outputs};
+    const gradient_context *g = context;
+    gradient_work w = {.n = g->first.n};
     for (int64_t sample = begin; sample < end; sample++) {
         for (int32_t i = 0; i < w.n; i++) {
-            w.vectors[i] = (const float *)call->inputs[i + 1].data + sample * dim;
-            w.outputs[i] = (float *)call->outputs[i].data + sample * dim;
-            __builtin_prefetch(w.vectors[i] + AHEAD * dim);
-            __builtin_prefetch(w.outputs[i] + AHEAD * dim, 1);
+            w.vectors[i] = g->first.vectors[i] + sample * g->pitches[i];
+            w.outputs[i] = g->first.outputs[i] + sample * g->pitches[i];
+            __builtin_prefetch(w.vectors[i] + AHEAD * g->pitches[i]);
+            __builtin_prefetch(w.outputs[i] + AHEAD * g->pitches[i], 1);
         }
-        w.pairs = (const float *)call->inputs[0].data + sample * pairs;
-        gradient_of_sample(&w, dim);
+        w.pairs = g->first.pairs + sample * g->pairs;
+        gradient_of_sample(&w, g->dim);
     }
 }
 
 static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
-    td_cpu_for(team, call->inputs[1].dims[0], samples_per_task(call->n_outputs, call->inputs[1].dims[1]),
-               gradient_range, (void *)(uintptr_t)call);
+    gradient_context g = {.first = {.pairs = call->inputs[0].data}, .pairs = call->inputs[0].dims[1]};
+    g.dim = dim_of(call, call->outputs);
+    g.first.n = (int32_t)count_vectors(call, call->outputs, call->n_outputs);
+    find_vectors(call, call->inputs + 1, call->n_outputs, g.first.vectors, g.pitches);
+    find_vectors(call, call->outputs, call->n_outputs, g.first.outputs, g.pitches);
+    td_cpu_for(team, call->inputs[1].dims[0], samples_per_task(g.first.n, g.dim), gradient_range, &g);
     return NULL;
 }
 
