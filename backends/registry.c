@@ -30,7 +30,7 @@ static _Atomic(td_reference_kernel (*)(const char *op)) find_reference;
 
 static td_status *host_fail(int code, const char *file, int line, const char *message)
 {
-    if (code <= TD_OK || code > TD_INTERNAL)
+    if (code <= TD_OK || code > TD_NOT_FINITE)
         code = TD_INTERNAL;
     return td_status_create((td_code)code, file ? file : "?", line, "%s", message ? message : "unknown error");
 }

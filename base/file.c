@@ -177,6 +177,52 @@ td_status *td_directory_create(const char *path)
     return status ? status : make_one(path);
 }
 
+/* The directory of a path, "." or "/" where it has none. */
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return td_strdup(".");
+    return slash == path ? td_strdup("/") : td_format("%.*s", (int)(slash - path), path);
+}
+
+/* Some file systems cannot sync a directory and say so; there is nothing more to do then. */
+static td_status *sync_directory(const char *path)
+{
+    int directory = injected() ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return cannot(path, "open");
+    bool good = !injected() && (fsync(directory) == 0 || errno == EINVAL || errno == ENOTSUP);
+    td_status *status = good ? NULL : cannot(path, "sync");
+    (void)close(directory);
+    return status;
+}
+
+/* Through a third name, where names cannot be exchanged. */
+static bool exchange_slowly(const char *from, const char *to)
+{
+    char *aside = td_format("%s.before", from);
+    bool good = aside && rename(to, aside) == 0 && rename(from, to) == 0 && rename(aside, from) == 0;
+    td_free(aside);
+    return good;
+}
+
+td_status *td_directory_replace(const char *from, const char *to)
+{
+    bool there = access(to, F_OK) == 0, good = !injected();
+    if (good && !there)
+        good = rename(from, to) == 0;
+    else if (good)
+        good = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0 ||
+               ((errno == EINVAL || errno == ENOSYS) && exchange_slowly(from, to));
+    if (!good)
+        return cannot(to, "rename to");
+    char *directory = directory_of(to);
+    td_status *status = directory ? sync_directory(directory) : TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory", to);
+    td_free(directory);
+    return status;
+}
+
 /* ---- writing ------------------------------------------------------------------------------------------------------------ */
 
 struct td_file_writer {
@@ -191,15 +237,6 @@ static void free_writer(td_file_writer *writer)
     td_free(writer->temporary);
     td_free(writer->directory);
     td_free(writer);
-}
-
-/* The directory of a path, "." or "/" where it has none. */
-static char *directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return td_strdup(".");
-    return slash == path ? td_strdup("/") : td_format("%.*s", (int)(slash - path), path);
 }
 
 /* Opens a new file with a name of its own beside the final one: the mode follows the umask as that of any new file. */
@@ -263,18 +300,6 @@ td_status *td_file_writer_append(td_file_writer *writer, const void *data, size_
     return td_file_writer_write_at(writer, writer->length, data, bytes);
 }
 
-/* Some file systems cannot sync a directory and say so; there is nothing more to do then. */
-static td_status *sync_directory(const td_file_writer *writer)
-{
-    int directory = injected() ? -1 : open(writer->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0)
-        return cannot(writer->directory, "open");
-    bool good = !injected() && (fsync(directory) == 0 || errno == EINVAL || errno == ENOTSUP);
-    td_status *status = good ? NULL : cannot(writer->directory, "sync");
-    (void)close(directory);
-    return status;
-}
-
 td_status *td_file_writer_commit(td_file_writer *writer)
 {
     td_status *status = NULL;
@@ -293,7 +318,7 @@ td_status *td_file_writer_commit(td_file_writer *writer)
         td_file_writer_discard(writer);
         return status;
     }
-    status = sync_directory(writer);
+    status = sync_directory(writer->directory);
     free_writer(writer);
     return status;
 }

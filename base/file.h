@@ -26,6 +26,9 @@ bool td_file_exists(const char *path);
 td_status *td_file_hash(const char *path, uint64_t *out_hash) TD_MUST_USE;
 /* Makes a directory and those above it that are missing. No error where it exists. */
 td_status *td_directory_create(const char *path) TD_MUST_USE;
+/* Gives a directory the name of another in one step, and makes that durable. One that is there under the new name is found under
+ * the old one afterwards. (On a file system that cannot exchange names it is first moved out of the way.) */
+td_status *td_directory_replace(const char *from, const char *to) TD_MUST_USE;
 
 typedef struct td_file_writer td_file_writer;
 

@@ -1,6 +1,7 @@
 /* Reading the command line against a command's table of options. */
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 
@@ -42,6 +43,9 @@ static td_status *read_option(td_arguments *arguments, int argc, char **argv, in
                         option->value);
     if (option->value && !value)
         value = argv[++*index];
+    if (option->value && !*value)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s was given an empty value: %s %s", command->name, option->name,
+                        option->name, option->value);
     if (arguments->n_given == TD_MOST_ARGUMENTS)
         return TD_ERROR(TD_INVALID_ARGUMENT, "%s: more than %d options", command->name, TD_MOST_ARGUMENTS);
     arguments->given[arguments->n_given].option = option;
@@ -62,10 +66,11 @@ static td_status *wrong_count(const td_arguments *arguments)
 
 td_status *td_arguments_read(const td_command *command, int argc, char **argv, td_arguments *out_arguments)
 {
-    FILE *out = out_arguments->out;
+    FILE *out = out_arguments->out, *errors = out_arguments->errors;
     memset(out_arguments, 0, sizeof *out_arguments);
     out_arguments->command = command;
     out_arguments->out = out;
+    out_arguments->errors = errors;
     bool words_only = false;
     for (int i = 0; i < argc; i++) {
         if (!words_only && !strcmp(argv[i], "--")) {
@@ -98,6 +103,12 @@ bool td_argument_flag(const td_arguments *arguments, const char *option)
     return td_argument(arguments, option) != NULL;
 }
 
+/* What the engine has to say while a command runs. */
+static void hear(void *context, td_log_level level, const char *message)
+{
+    fprintf(context, "%s: %s\n", td_log_level_name(level), message);
+}
+
 td_status *td_arguments_config(const td_arguments *arguments, td_config **out_config)
 {
     td_config *config = NULL;
@@ -111,6 +122,10 @@ td_status *td_arguments_config(const td_arguments *arguments, td_config **out_co
     if (status) {
         td_config_destroy(config);
         config = NULL;
+    } else {
+        td_log_level level = TD_LOG_INFO;
+        td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
+        td_log_set(hear, arguments->errors, level);
     }
     *out_config = config;
     return status;

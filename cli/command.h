@@ -34,7 +34,8 @@ typedef struct td_command {
 
 struct td_arguments {
     const td_command *command;
-    FILE *out; /* where results go */
+    FILE *out;    /* where results go */
+    FILE *errors; /* and what the engine has to say besides */
     int32_t n_words, n_given;
     const char *words[TD_MOST_ARGUMENTS]; /* what is not an option, in order */
     struct {

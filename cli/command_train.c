@@ -59,6 +59,9 @@ static td_config *begun_with(const job *j)
         td_config_destroy(config);
         config = NULL;
     }
+    if (!config)
+        td_log(TD_LOG_WARNING,
+               "%s/run.json does not read: that seed, batch and order of rows are the same is not checked", j->run);
     td_status_destroy(status);
     json_decref(json);
     td_free(path);
@@ -251,11 +254,24 @@ static td_status *prepare(job *j)
 
 static td_status *interrupted(const job *j)
 {
-    td_status *status = TD_ERROR(TD_CANCELLED, "interrupted after step %lld of %lld", (long long)j->training.steps,
-                                 (long long)j->setup.steps);
+    td_status *status = TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(),
+                                 (long long)j->training.steps, (long long)j->setup.steps);
     if (!j->training.last_checkpoint)
         return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
     return td_status_help(status, "the checkpoint is %s; go on with: tandem train %s --run %s --resume",
+                          j->training.last_checkpoint, td_config_origin(j->config), j->run);
+}
+
+static td_status *explain_failure(const job *j, td_status *status)
+{
+    if (td_status_code(status) == TD_CANCELLED)
+        return status; /* it has said how to go on */
+    if (td_status_code(status) == TD_NOT_FINITE)
+        status = td_status_help(status, "try: a smaller optimizer[].lr, data.transform for inputs of great size, or "
+                                        "train.on_nan: skip");
+    if (!j->training.last_checkpoint)
+        return status;
+    return td_status_help(status, "the checkpoint %s is from before; go on with: tandem train %s --run %s --resume",
                           j->training.last_checkpoint, td_config_origin(j->config), j->run);
 }
 
@@ -289,10 +305,6 @@ static td_status *repeat_report(const job *j)
 
 static td_status *report(job *j)
 {
-    if (!isfinite(j->training.loss))
-        return td_status_help(TD_ERROR(TD_INTERNAL, "training diverged: the loss of step %lld is not a number",
-                                       (long long)j->training.steps),
-                              "try: a smaller optimizer[].lr, or data.transform for inputs of great size");
     TD_TRY(td_evaluate(&j->setup, j->training.store, TD_PART_TEST, &j->evaluation));
     measure_single(j);
     td_summary summary = {.training = &j->training,
@@ -327,14 +339,9 @@ static td_status *train(job *j)
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = interrupted(j);
     td_training_release_signals();
-    TD_TRY(status);
+    if (status)
+        return explain_failure(j, status);
     return report(j);
-}
-
-/* The engine's own messages, beside progress. */
-static void hear(void *context, td_log_level level, const char *message)
-{
-    fprintf(context, "%s: %s\n", td_log_level_name(level), message);
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -347,9 +354,7 @@ static td_status *run(const td_arguments *arguments)
     j.setup.options = td_train_defaults();
     if (level <= TD_LOG_INFO)
         j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
-    td_log_set(hear, stderr, level);
     td_status *status = train(&j);
-    td_log_set(NULL, NULL, TD_LOG_NULL);
     td_training_deinit(&j.training);
     td_setup_close(&j.setup);
     td_free(j.run);

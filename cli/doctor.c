@@ -110,6 +110,42 @@ static void judge_memory(const td_doctor_facts *facts, report *r)
         add(r, TD_DOCTOR_OK, "", "%s of memory%s, %s available", total, whose, available);
 }
 
+static void judge_busy(const td_doctor_facts *facts, report *r)
+{
+    if (facts->load > 0.5 && facts->load > 0.25 * facts->cores_allowed)
+        add(r, TD_DOCTOR_WARN, "see who: top",
+            "other work keeps %.1f cores busy (load of the last minute): times will vary", facts->load);
+    if (!strcmp(facts->governor, "powersave"))
+        add(r, TD_DOCTOR_WARN, "cpupower frequency-set -g performance (root)",
+            "the clock's governor is powersave: cores may run at their lowest frequency");
+}
+
+static void judge_system_limits(const td_doctor_facts *facts, report *r)
+{
+    char bytes[TD_UNIT_TEXT];
+    if (facts->strict_overcommit)
+        add(r, TD_DOCTOR_WARN, "sysctl vm.overcommit_memory=0 (root)",
+            "memory is never overcommitted: tables of which few rows are used need all of it at once");
+    if (facts->address_limit_bytes)
+        add(r, TD_DOCTOR_WARN, "ulimit -v unlimited", "ulimit -v allows %s of addresses",
+            td_format_bytes(bytes, (double)facts->address_limit_bytes));
+    if (facts->file_limit_bytes)
+        add(r, TD_DOCTOR_WARN, "ulimit -f unlimited", "ulimit -f allows files of %s: a larger checkpoint fails",
+            td_format_bytes(bytes, (double)facts->file_limit_bytes));
+}
+
+static void judge_disk(const td_doctor_facts *facts, report *r)
+{
+    const int64_t little = (int64_t)1 << 30;
+    char bytes[TD_UNIT_TEXT];
+    if (!facts->folder_writable)
+        add(r, TD_DOCTOR_WARN, "go elsewhere, or name a folder with --run",
+            "the current folder cannot be written: no runs/");
+    else if (facts->disk_free_bytes >= 0 && facts->disk_free_bytes < little)
+        add(r, TD_DOCTOR_WARN, "make room, or name another disk with --run",
+            "the disk here has %s left for checkpoints", td_format_bytes(bytes, (double)facts->disk_free_bytes));
+}
+
 static void judge_plugins(const td_doctor_facts *facts, report *r)
 {
     if (facts->plugin_missing[0])
@@ -120,7 +156,8 @@ static void judge_plugins(const td_doctor_facts *facts, report *r)
 int32_t td_doctor_judge(const td_doctor_facts *facts, td_doctor_line *out_lines)
 {
     static void (*const rules[])(const td_doctor_facts *, report *) = {
-        judge_host, judge_library, judge_cores, judge_openmp, judge_isa, judge_huge_pages, judge_memory, judge_plugins,
+        judge_host,   judge_library, judge_cores,         judge_openmp, judge_isa,     judge_huge_pages,
+        judge_memory, judge_busy,    judge_system_limits, judge_disk,   judge_plugins,
     };
     report r = {out_lines, 0};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

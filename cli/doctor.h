@@ -23,6 +23,12 @@ typedef struct td_doctor_facts {
     char huge_pages[16];                                /* always, madvise, never; "" unknown */
     int64_t memory_bytes, available_bytes, limit_bytes; /* limit: of the control group; 0: none */
     char plugin_path[512];                              /* TANDEM_PLUGIN_PATH */
+    double load;                                        /* of the last minute; negative: unknown */
+    char governor[32];                                  /* of the first core's clock; "" unknown */
+    bool strict_overcommit;                             /* vm.overcommit_memory is 2 */
+    int64_t address_limit_bytes, file_limit_bytes;      /* ulimit -v, -f; 0: none */
+    int64_t disk_free_bytes;                            /* where the current folder is; -1: unknown */
+    bool folder_writable;                               /* runs/ can be made in it */
     char plugin_missing[256];                           /* the first folder of it that does not exist, or "" */
 } td_doctor_facts;
 
@@ -34,7 +40,7 @@ typedef struct td_doctor_line {
     char fix[160]; /* "" where there is nothing to do */
 } td_doctor_line;
 
-enum { TD_DOCTOR_MOST_LINES = 16 };
+enum { TD_DOCTOR_MOST_LINES = 24 };
 
 void td_doctor_gather(td_doctor_facts *out_facts);
 /* Returns how many lines, at most TD_DOCTOR_MOST_LINES. */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #ifdef TANDEM_HAVE_ONEDNN
@@ -120,6 +122,25 @@ static void gather_plugins(td_doctor_facts *facts)
     }
 }
 
+static int64_t limit_of(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) || limit.rlim_cur == RLIM_INFINITY ? 0 : (int64_t)limit.rlim_cur;
+}
+
+static void gather_system(td_doctor_facts *facts)
+{
+    char line[64];
+    struct statvfs disk;
+    facts->load = read_line("/proc/loadavg", line, sizeof line) ? strtod(line, NULL) : -1;
+    (void)read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", facts->governor, sizeof facts->governor);
+    facts->strict_overcommit = read_line("/proc/sys/vm/overcommit_memory", line, sizeof line) && line[0] == '2';
+    facts->address_limit_bytes = limit_of(RLIMIT_AS);
+    facts->file_limit_bytes = limit_of(RLIMIT_FSIZE);
+    facts->disk_free_bytes = statvfs(".", &disk) ? -1 : (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    facts->folder_writable = !access(".", W_OK | X_OK);
+}
+
 void td_doctor_gather(td_doctor_facts *out_facts)
 {
     *out_facts = (td_doctor_facts){0};
@@ -134,5 +155,6 @@ void td_doctor_gather(td_doctor_facts *out_facts)
     out_facts->mpi_local_ranks = (int32_t)strtol(ranks, NULL, 10);
     gather_huge_pages(out_facts);
     gather_limits(out_facts);
+    gather_system(out_facts);
     gather_plugins(out_facts);
 }

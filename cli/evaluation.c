@@ -1,6 +1,7 @@
 /* Evaluating: one pass over a part in order, logits to the metrics batch by batch: see cli/evaluation.h. */
 #include "cli/evaluation.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -181,6 +182,7 @@ json_t *td_evaluation_json(const td_evaluation *evaluation)
 {
     json_t *json = json_object();
     for (int32_t i = 0; i < evaluation->n; i++)
-        json_object_set_new(json, evaluation->names[i], json_real(evaluation->values[i]));
+        json_object_set_new(json, evaluation->names[i],
+                            isfinite(evaluation->values[i]) ? json_real(evaluation->values[i]) : json_null());
     return json;
 }

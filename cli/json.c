@@ -1,10 +1,10 @@
 /* JSON out: to a stream, or to a file that appears only when it is complete. */
 #include "cli/json.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 enum { FORMAT = JSON_INDENT(2) | JSON_REAL_PRECISION(9) };
@@ -23,28 +23,13 @@ td_status *td_json_print(json_t *json, FILE *out)
     return failed ? TD_ERROR(TD_IO, "cannot write JSON") : NULL;
 }
 
-static td_status *write_file(json_t *json, const char *path)
-{
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
-    bool failed = json_dumpf(json, file, FORMAT) || fputc('\n', file) == EOF || fflush(file) || fsync(fileno(file));
-    int error = errno;
-    failed |= fclose(file) != 0;
-    return failed ? TD_ERROR(TD_IO, "%s: %s", path, strerror(error)) : NULL;
-}
-
 td_status *td_json_write(json_t *json, const char *path)
 {
-    if (!json)
-        return no_memory();
-    char *partial = td_format("%s.partial", path);
-    td_status *status = partial ? write_file(json, partial) : no_memory();
-    if (!status && rename(partial, path))
-        status = TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
-    if (status && partial)
-        unlink(partial);
-    td_free(partial);
+    char *text = json ? json_dumps(json, FORMAT) : NULL;
     json_decref(json);
+    char *whole = text ? td_format("%s\n", text) : NULL;
+    free(text); /* jansson's own allocation */
+    td_status *status = whole ? td_file_write(path, whole, strlen(whole)) : no_memory();
+    td_free(whole);
     return status;
 }

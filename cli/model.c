@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "cli/config_keys.h"
 
 #define MODEL(name) td_status *td_model_##name(const td_model_options *options, td_graph *graph, td_model *out_model);
@@ -34,19 +35,21 @@ const char *td_model_name(int32_t index)
 
 static td_status *unknown_model(td_section config, const char *name)
 {
-    const char *nearest = models[0].name;
+    const char *nearest = NULL;
     int best = 1000;
-    bool close = false;
-    for (int32_t i = 0; i < td_model_count(); i++)
-        if (td_config_close(name, models[i].name, &best)) {
+    td_string names = {0};
+    char *list = NULL;
+    for (int32_t i = 0; i < td_model_count(); i++) {
+        if (td_config_close(name, models[i].name, &best))
             nearest = models[i].name;
-            close = true;
-        }
-    td_status *status =
-        close ? TD_SECTION_ERROR(config, "model.name", "there is no model \"%s\"; did you mean \"%s\"?", name, nearest)
-              : TD_SECTION_ERROR(config, "model.name", "there is no model \"%s\"", name);
-    for (int32_t i = 0; i < td_model_count(); i++)
-        td_status_help(status, "%s", models[i].name);
+        td_string_format(&names, "%s%s", i ? ", " : "", models[i].name);
+    }
+    TD_TRY(td_string_finish(&names, &list));
+    td_status *status = nearest ? TD_SECTION_ERROR(config, "model.name",
+                                                   "there is no model \"%s\"; did you mean \"%s\"?", name, nearest)
+                                : TD_SECTION_ERROR(config, "model.name", "there is no model \"%s\"", name);
+    status = td_status_help(status, "known: %s (a model of your own: graph: model.tdg)", list);
+    td_free(list);
     return status;
 }
 

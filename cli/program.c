@@ -1,6 +1,7 @@
 /* From a command line to a command: finding it, its help, and what is said when it fails. */
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 #include "cli/terminal.h"
@@ -105,7 +106,7 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static td_status *run(int argc, char **argv, FILE *out)
+static td_status *run(int argc, char **argv, FILE *out, FILE *errors)
 {
     if (argc < 2)
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "no command given"), "see: tandem --help");
@@ -124,19 +125,22 @@ static td_status *run(int argc, char **argv, FILE *out)
         print_command_help(command, out);
         return NULL;
     }
-    td_arguments arguments = {.out = out};
+    td_arguments arguments = {.out = out, .errors = errors};
     TD_TRY(td_arguments_read(command, argc - 2, argv + 2, &arguments));
     return command->run(&arguments);
 }
 
 int td_program(int argc, char **argv, FILE *out, FILE *errors)
 {
-    td_status *status = run(argc, argv, out);
+    td_status *status = run(argc, argv, out, errors);
     if (!status && (fflush(out) || ferror(out)))
         status = TD_ERROR(TD_IO, "cannot write the output");
     if (status)
         fprintf(errors, "%standem:%s %s\n", td_colour_on(errors, TD_COLOUR_RED), td_colour_on(errors, TD_COLOUR_NONE),
                 td_status_message(status));
+    if (status && td_log_wants(TD_LOG_DEBUG))
+        fprintf(errors, "  debug: %s\n", td_status_trace(status));
+    td_log_set(NULL, NULL, TD_LOG_NULL);
     int code = td_exit_code(status);
     td_status_destroy(status);
     return code;

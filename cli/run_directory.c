@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 static td_status *no_memory(void)
@@ -22,28 +23,6 @@ static td_status *no_memory(void)
 static td_status *system_error(const char *path)
 {
     return TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
-}
-
-/* Makes a folder and those above it; one that is there already is fine. */
-static td_status *make_folders(const char *path)
-{
-    char *copy = td_strdup(path);
-    if (!copy)
-        return no_memory();
-    td_status *status = NULL;
-    for (char *at = copy + 1; !status; at++) {
-        char kept = *at;
-        if (kept != '/' && kept != 0)
-            continue;
-        *at = 0;
-        if (mkdir(copy, 0777) && errno != EEXIST)
-            status = system_error(copy);
-        *at = kept;
-        if (!kept)
-            break;
-    }
-    td_free(copy);
-    return status;
 }
 
 static bool has_file(const char *folder, const char *name)
@@ -61,7 +40,7 @@ static td_status *create_wanted(const char *wanted, char **out_path)
     if (has_file(wanted, "run.json"))
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--run %s: there is a run in it already", wanted),
                               "go on with it: --resume; or name another folder");
-    TD_TRY(make_folders(wanted));
+    TD_TRY(td_directory_create(wanted));
     *out_path = td_strdup(wanted);
     return *out_path ? NULL : no_memory();
 }
@@ -71,7 +50,7 @@ td_status *td_run_create(const char *name, const char *wanted, char **out_path)
     *out_path = NULL;
     if (wanted)
         return create_wanted(wanted, out_path);
-    TD_TRY(make_folders("runs"));
+    TD_TRY(td_directory_create("runs"));
     for (int number = 1; number < 1000000; number++) {
         char *path = td_format("runs/%s-%04d", name, number);
         if (!path)
@@ -215,19 +194,25 @@ static td_status *remove_old(const char *folder, int64_t keep)
     }
 }
 
+/* One of the same number may stand there, of a run that was resumed: it is good until this one is. */
 static td_status *save_as(const td_store *store, td_data_position position, const char *partial, const char *final)
 {
     TD_TRY(remove_folder(partial));
-    TD_TRY(td_store_save(store, partial, position));
-    TD_TRY(remove_folder(final));
-    return rename(partial, final) ? system_error(final) : NULL;
+    td_status *status = td_store_save(store, partial, position);
+    if (!status)
+        status = td_directory_replace(partial, final);
+    td_status *removed = remove_folder(partial); /* also when it failed: the room it takes may be what is missing */
+    if (!status)
+        return removed;
+    td_status_destroy(removed);
+    return status;
 }
 
 td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,
                               char **out_path)
 {
-    TD_TRY(make_folders(folder));
-    char *final = checkpoint_path(folder, td_store_updates(store));
+    TD_TRY(td_directory_create(folder));
+    char *final = checkpoint_path(folder, td_store_steps(store));
     char *partial = final ? td_format("%s.partial", final) : NULL;
     td_status *status = partial ? save_as(store, position, partial, final) : no_memory();
     if (!status)
@@ -242,7 +227,7 @@ td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data
 
 td_status *td_checkpoint_prepare(const char *folder)
 {
-    TD_TRY(make_folders(folder));
+    TD_TRY(td_directory_create(folder));
     if (access(folder, W_OK))
         return system_error(folder);
     DIR *entries = opendir(folder);

@@ -1,8 +1,12 @@
 /* The section data: to a data set, and to loaders of it. */
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "cli/reading.h"
 #include "cli/setup.h"
+#include "cli/terminal.h"
 
 /* Lists as the library wants them; freed after opening. */
 typedef struct lists {
@@ -138,6 +142,19 @@ static td_status *fill(td_section root, lists *l, td_dataset_options *options)
     return NULL;
 }
 
+static void on_reading(void *context, const char *path, int64_t bytes, int64_t of_bytes, int64_t rows)
+{
+    td_reading_show(context, path, bytes, of_bytes, rows, td_clock_ns());
+}
+
+/* Shown on standard error, for standard output may be a file of JSON. */
+static FILE *reading_stream(td_section root)
+{
+    td_log_level level = TD_LOG_INFO;
+    td_log_level_parse(td_section_string(root, "log.level"), &level);
+    return level <= TD_LOG_INFO && td_stream_is_terminal(stderr) ? stderr : NULL;
+}
+
 td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
 {
     *out_dataset = NULL;
@@ -145,10 +162,16 @@ td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
     if (!format)
         return TD_SECTION_ERROR(root, "data", "data.format is missing: criteo, csv, ratings or synthetic");
     lists l = {0};
+    td_reading reading = {.stream = reading_stream(root)};
     td_dataset_options options = td_dataset_defaults(format);
     td_status *status = fill(root, &l, &options);
+    if (reading.stream) {
+        options.on_reading = on_reading;
+        options.on_reading_context = &reading;
+    }
     if (!status)
         status = td_dataset_open(&options, out_dataset);
+    td_reading_end(&reading);
     free_lists(&l);
     return status;
 }

@@ -208,6 +208,9 @@ static td_status *read_group(td_section group, int64_t steps, td_optimizer *out)
     if (!td_section_has(group, "lr"))
         return TD_SECTION_ERROR(group, "", "this optimizer group has no lr, its learning rate");
     out->lr = td_section_float(group, "lr");
+    if (!(out->lr > 0))
+        return td_status_help(TD_SECTION_ERROR(group, "lr", "a learning rate of 0 trains nothing"),
+                              "to leave these parameters as they are: frozen: true");
     out->momentum = given(group, "momentum");
     out->epsilon = given(group, "eps");
     out->weight_decay = given(group, "weight_decay");
@@ -240,6 +243,7 @@ static td_status *add_training(td_section root, int64_t steps, td_train_options 
     options->no_pipeline = !td_section_bool(root, "train.pipeline");
     const char *early = td_section_string(root, "train.early_lookup");
     options->early_lookup = !strcmp(early, "on") ? TD_ON : !strcmp(early, "off") ? TD_OFF : TD_AUTO;
+    options->on_nan = !strcmp(td_section_string(root, "train.on_nan"), "skip") ? TD_NAN_SKIP : TD_NAN_STOP;
     return add_groups(root, steps, options);
 }
 

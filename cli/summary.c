@@ -74,6 +74,12 @@ static json_t *copies_json(const td_session_counters *counters)
                      per_step(counters->planned_to_host_bytes, counters->steps));
 }
 
+/* null where there was no update yet: JSON has no NaN. */
+static json_t *loss_json(const td_training *training)
+{
+    return isfinite(training->loss) ? json_real((double)training->loss) : json_null();
+}
+
 td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 {
     td_training *training = summary->training;
@@ -87,9 +93,10 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
     if (!isnan(summary->generator_auc))
         json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
     *out_json = json_pack(
-        "{s:I, s:I, s:f, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}", "steps",
-        (json_int_t)training->steps, "samples", (json_int_t)samples_so_far(training), "loss", (double)training->loss,
-        "metrics", metrics, "step_ms", "median", td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
+        "{s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}", "steps",
+        (json_int_t)training->steps, "skipped_steps", (json_int_t)(training->steps - td_store_updates(training->store)),
+        "samples", (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms",
+        "median", td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
         copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
@@ -118,6 +125,10 @@ static void print_result(const td_summary *summary, FILE *stream)
     else if (td_evaluation_value(summary->evaluation, "val_loss", &value))
         fprintf(stream, ", test loss %.4f", value);
     fputc('\n', stream);
+    int64_t skipped = summary->training->steps - td_store_updates(summary->training->store);
+    if (skipped)
+        fprintf(stream, "  %lld step%s skipped: the loss was no finite number (train.on_nan)\n", (long long)skipped,
+                skipped == 1 ? " was" : "s were");
 }
 
 static bool has_accelerator(const td_training *training)

@@ -19,8 +19,19 @@
 static _Atomic(td_session *) running;
 static volatile sig_atomic_t caught;
 
+static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+enum { N_SIGNALS = sizeof caught_signals / sizeof *caught_signals };
+static struct sigaction actions_before[N_SIGNALS];
+
+/* The first one ends the training after the steps in flight; a second one ends the process, unless it is the next line that
+ * nobody reads. */
 static void on_signal(int number)
 {
+    if (caught && number != SIGPIPE) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
     caught = number;
     td_session *session = atomic_load(&running);
     if (session)
@@ -29,16 +40,35 @@ static void on_signal(int number)
 
 void td_training_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     caught = 0;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(caught_signals[i], NULL, &actions_before[i]);
+        if (actions_before[i].sa_handler != SIG_IGN) /* as under nohup */
+            sigaction(caught_signals[i], &action, NULL);
+    }
 }
 
 void td_training_release_signals(void)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    bool unread = caught == SIGPIPE; /* what is still to be said must not end the process before it is said elsewhere */
+    for (int i = 0; i < N_SIGNALS; i++)
+        if (!unread || caught_signals[i] != SIGPIPE)
+            sigaction(caught_signals[i], &actions_before[i], NULL);
+}
+
+const char *td_training_stop_reason(void)
+{
+    switch (caught) {
+    case SIGTERM:
+        return "ended by SIGTERM";
+    case SIGHUP:
+        return "ended by SIGHUP: the terminal is gone";
+    case SIGPIPE:
+        return "ended by SIGPIPE: nobody reads the output any more";
+    default:
+        return "interrupted";
+    }
 }
 
 /* ---- steps ----------------------------------------------------------------------------------------------------------------- */
@@ -78,7 +108,7 @@ static bool on_step(void *context, const td_step_report *report)
 {
     td_training *training = context;
     training->samples += report->samples;
-    training->loss = report->loss;
+    training->loss = report->skipped ? training->loss : report->loss;
     training->wait_data_s += report->wait_data_s;
     advance(training, report->batch);
     training->step_error =
@@ -87,7 +117,7 @@ static bool on_step(void *context, const td_step_report *report)
         td_progress_end(&training->progress);
         print_watched(training, report);
     }
-    td_progress_step(&training->progress, report->batch->epoch, report->batch->index, report->samples, report->loss,
+    td_progress_step(&training->progress, report->batch->epoch, report->batch->index, report->samples, training->loss,
                      td_clock_ns());
     return !training->step_error && !caught;
 }
@@ -117,7 +147,22 @@ static td_status *save(td_training *training)
                               td_section_int(training->setup->root, "checkpoint.keep"), &path));
     td_free(training->last_checkpoint);
     training->last_checkpoint = path;
+    training->saved_steps = td_store_steps(training->store);
     return NULL;
+}
+
+/* What was trained before an error is not lost with it. */
+static td_status *rescue(td_training *training, td_status *error)
+{
+    bool good = td_session_is_usable(training->session);
+    if (!good || !training->checkpoints || td_store_steps(training->store) <= training->saved_steps)
+        return error;
+    td_status *status = save(training);
+    if (status)
+        error =
+            td_status_help(error, "no checkpoint of the steps before could be written: %s", td_status_message(status));
+    td_status_destroy(status);
+    return error;
 }
 
 static td_status *run_all(td_training *training, td_loader *loader)
@@ -126,7 +171,9 @@ static td_status *run_all(td_training *training, td_loader *loader)
     bool saved = false;
     for (int64_t step = td_store_steps(training->store); step < end && !training->stopped;) {
         int64_t stretch = every && every - step % every < end - step ? every - step % every : end - step;
-        TD_TRY(run_stretch(training, loader, stretch));
+        td_status *status = run_stretch(training, loader, stretch);
+        if (status)
+            return rescue(training, status);
         int64_t now = td_store_steps(training->store);
         saved = every && now % every == 0 && now > step;
         if (saved)
@@ -160,6 +207,8 @@ td_status *td_training_run(td_training *training)
     bool anything = first < training->setup->steps;
     if (anything)
         TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch, &loader));
+    training->saved_steps = first;
+    training->loss = (float)td_store_last_loss(training->store);
     td_progress_start(&training->progress, first, started);
     td_status *status = anything ? run_all(training, loader) : NULL;
     td_progress_end(&training->progress);

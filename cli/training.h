@@ -20,7 +20,8 @@ typedef struct td_training {
     td_data_position position; /* of the next batch; set before a resumed run */
     int64_t samples;           /* of this run */
     double seconds, wait_data_s;
-    float loss;                   /* of the last step */
+    int64_t saved_steps;          /* of the store's life, in the newest checkpoint */
+    float loss;                   /* of the last update, resumed parts too; NaN: none */
     bool stopped;                 /* by a signal */
     int64_t steps;                /* of the store's life, when the run ended */
     td_session_counters counters; /* of the session, when the run ended */
@@ -31,13 +32,16 @@ typedef struct td_training {
 } td_training;
 
 /* Trains until setup->steps are done in the store's life, the data ends, or a signal. A checkpoint is written every
- * checkpoint.every steps and at the end, after a signal too. The session is gone afterwards, so that another plan may run on
+ * checkpoint.every steps and at the end, after a signal or an error too (unless that spoilt the parameters). The session is gone afterwards, so that another plan may run on
  * the store without adding to the memory of this one. */
 td_status *td_training_run(td_training *training) TD_MUST_USE;
 void td_training_deinit(td_training *training);
 
-/* From now on SIGINT and SIGTERM finish the step in flight and end td_training_run; a second one ends the process. */
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGPIPE (where they are not ignored) finish the steps in flight and end
+ * td_training_run; a second one ends the process. */
 void td_training_catch_signals(void);
 void td_training_release_signals(void);
+/* "interrupted", and the like. */
+const char *td_training_stop_reason(void);
 
 #endif

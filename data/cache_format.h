@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define CACHE_MAGIC "TDROWS\r\n"
-enum { CACHE_VERSION = 1, CACHE_BYTE_ORDER = 0x01020304, CACHE_ALIGNMENT = 64 };
+enum { CACHE_VERSION = 2, CACHE_BYTE_ORDER = 0x01020304, CACHE_ALIGNMENT = 64 };
 
 typedef struct cache_header {
     char magic[8];

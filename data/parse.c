@@ -8,8 +8,18 @@ static td_status *next_record(td_parse *parse, td_span *out_record, bool *out_en
     return td_text_next(&parse->text, out_record, out_end);
 }
 
+static void tell(const td_parse *parse, int64_t rows)
+{
+    int64_t bytes, of_bytes;
+    if (!parse->options->on_reading)
+        return;
+    td_text_position(&parse->text, &bytes, &of_bytes);
+    parse->options->on_reading(parse->options->on_reading_context, parse->text.path, bytes, of_bytes, rows);
+}
+
 static td_status *parse_records(td_parse *parse)
 {
+    enum { TOLD_EVERY = 4096 };
     int64_t most = parse->options->most_rows;
     if (parse->begin)
         TD_TRY(parse->begin(parse));
@@ -22,6 +32,8 @@ static td_status *parse_records(td_parse *parse)
         TD_TRY(parse->row(parse, record, &good));
         rows += good;
         parse->bad.good += good;
+        if (good && rows % TOLD_EVERY == 0)
+            tell(parse, rows);
     }
     return NULL;
 }

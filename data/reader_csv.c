@@ -3,6 +3,7 @@
  * looked at. */
 #include "data/reader.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -163,7 +164,12 @@ static td_status *check_row(td_parse *parse, layout *file, td_span text, bool *o
         if (field.length > 0 && !td_span_real(field, &file->numbers[i]))
             return td_parse_refuse(parse, file->numeric[i] + 1, "\"%s\" is not a number in column %s",
                                    td_span_show(field, shown), parse->options->numeric[i]);
+        if (fabs(file->numbers[i]) > (double)FLT_MAX)
+            return td_parse_refuse(parse, file->numeric[i] + 1, "\"%s\" in column %s is beyond 32-bit floating point",
+                                   td_span_show(field, shown), parse->options->numeric[i]);
     }
+    if (!file->fields[file->label].length && parse->options->positive[0])
+        return td_parse_refuse(parse, file->label + 1, "the label is missing (column %s)", parse->options->label);
     *out_good = true;
     return NULL;
 }

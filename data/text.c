@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "base/memory.h"
@@ -32,6 +33,14 @@ void td_text_close(td_text *text)
         (void)gzclose(text->file); /* only read: nothing is lost here */
     td_free(text->buffer);
     *text = (td_text){0};
+}
+
+void td_text_position(const td_text *text, int64_t *out_bytes, int64_t *out_of_bytes)
+{
+    struct stat about;
+    int64_t at = text->file ? (int64_t)gzoffset(text->file) : 0;
+    *out_bytes = at > 0 ? at : 0;
+    *out_of_bytes = stat(text->path, &about) == 0 ? (int64_t)about.st_size : 0;
 }
 
 static td_status *read_error(const td_text *text)

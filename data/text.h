@@ -29,6 +29,8 @@ typedef struct td_text {
 /* `path` must stay until td_text_close. Whatever comes back, td_text_close may be called. */
 td_status *td_text_open(td_text *text, const char *path) TD_MUST_USE;
 void td_text_close(td_text *text);
+/* How far the file is read, in its own bytes (compressed ones of gzip), and how many it has; 0 where it cannot be said. */
+void td_text_position(const td_text *text, int64_t *out_bytes, int64_t *out_of_bytes);
 /* The next line, valid (and writable) until the next call; *out_end: there is none. */
 td_status *td_text_next(td_text *text, td_span *out_record, bool *out_end) TD_MUST_USE;
 /* The next CSV record: newlines inside quoted fields belong to it. Where a quote is never closed (within a mebibyte)

@@ -65,6 +65,8 @@ struct td_graph {
     td_phase phase;          /* of nodes being added */
     int32_t differentiating; /* the forward node while a gradient is being built, else -1 */
     td_name_map node_names, value_names;
+    bool gated;   /* of a plan: no update may begin before `gate`, a value, is there */
+    int32_t gate; /* see td_pass_copies */
 };
 
 /* Numbers of a dim or shape at capacity, and at actual extents (one number per extent). */
@@ -85,7 +87,7 @@ td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, cons
  * order. *out_order has n_nodes entries, td_free it. */
 td_status *td_graph_order(const td_graph *graph, int32_t **out_order) TD_MUST_USE;
 
-/* All edges between nodes: data, and state order (whoever reads a state before its writer). Successors of node n are
+/* All edges between nodes: data, state order (whoever reads a state before its writer), and the gate of a plan. Successors of node n are
  * to[first[n] .. first[n + 1]); a pair may occur more than once. */
 typedef struct td_edges {
     int32_t *first, *to, *indegree;

@@ -2,7 +2,8 @@
  * order, always taking the ready node with the smallest name.
  *
  * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
- * it (the update), and two writers of one state have no order, so they are an error. */
+ * it (the update), and two writers of one state have no order, so they are an error. In a plan every update also follows
+ * the loss. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,8 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, td_edges 
             add_edge(&sink, graph->values[node->inputs[i]].producer, n);
             add_edge(&sink, n, writer[td_graph_behind_views(graph, node->inputs[i])]);
         }
+        if (graph->gated && node->phase == TD_UPDATE)
+            add_edge(&sink, graph->values[graph->gate].producer, n);
     }
     return sink.count;
 }

@@ -1,7 +1,10 @@
 /* Pass: a copy node for every value that another device needs: one per (value, destination), shared by all its consumers.
  *
  * Between two accelerators a value goes through the host: two copies. Devices whose memory is the host's need none. Copies of
- * inputs and of what may run early are double-buffered later (memory.c). Nothing else ever moves bytes. */
+ * inputs and of what may run early are double-buffered later (memory.c). Nothing else ever moves bytes.
+ *
+ * From here on every update waits for the loss to be on the host: a step whose loss is no finite number leaves parameters and
+ * state as they were (runtime/nonfinite.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -163,6 +166,8 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
         status = bring_output(plan, &t, &plan->outputs[i]);
     if (!status && plan->loss >= 0)
         status = bring_output(plan, &t, &plan->loss);
+    plan->graph->gated = !status && plan->training;
+    plan->graph->gate = plan->loss;
     td_free(order);
     td_free(t.copied);
     return status ? status : verify(plan);

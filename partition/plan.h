@@ -107,6 +107,7 @@ struct td_plan {
     char *key; /* what it was made from, for the cache; NULL: not cached */
 
     bool training;
+    td_on_nan on_nan;
     uint64_t random_seed;
     int32_t loss, seed, random;  /* values; -1: none */
     int32_t sample_extent;       /* the extent that counts samples, or -1 */

@@ -63,7 +63,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     const td_plan_node *p = &plan->nodes[node_id];
     const td_plan_site *site = &plan->sites[p->device];
     in->node = node_id;
-    in->updates = node->phase == TD_UPDATE;
+    in->updates = in->guarded = node->phase == TD_UPDATE;
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;
@@ -128,11 +128,18 @@ static bool has_update(const td_plan *plan, const td_cluster *cluster)
     return false;
 }
 
+static bool makes_loss(const td_plan *plan, const td_cluster *cluster)
+{
+    int32_t producer = plan->loss < 0 ? -1 : plan->graph->values[plan->loss].producer;
+    return producer >= 0 && plan->nodes[producer].cluster == (int32_t)(cluster - plan->clusters);
+}
+
 static td_status *bind_delegate(td_session *session, const td_cluster *cluster, td_instruction *in)
 {
     size_t scratch = 0;
     in->node = session->plan->sequence[cluster->first];
     in->updates = has_update(session->plan, cluster);
+    in->guarded = in->updates && !makes_loss(session->plan, cluster);
     TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
     if (!in->kernel)
         return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now",
@@ -248,6 +255,8 @@ void td_session_follow_arenas(td_session *session)
         }
     for (int32_t i = 0; i < session->n_lanes; i++)
         bind_scratch(session, &session->lanes[i]);
+    for (int32_t parity = 0; plan->training && parity < TD_PARITIES; parity++)
+        session->losses[parity] = td_session_address(session, plan->loss, parity, 0);
     session->bound = true;
 }
 

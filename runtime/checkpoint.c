@@ -6,6 +6,7 @@
  * shard's checksum, every name, dtype and shape) before the first byte of the store changes. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,10 @@ static td_status *write_manifest(const td_store *store, const char *directory, t
                              FORMAT_VERSION, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates,
                              "seed", (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
                              (json_int_t)position.batch, "shards", shards);
+    if (root && isfinite(store->last_loss) && json_object_set_new(root, "loss", json_real(store->last_loss)) != 0) {
+        json_decref(root);
+        root = NULL;
+    }
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
     td_status *status = text && path ? td_file_write(path, text, strlen(text)) : no_memory();
     free(text); /* jansson's own allocation */
@@ -153,6 +158,24 @@ static td_status *damaged(const char *what)
     return TD_ERROR(TD_DATA_ERROR, MANIFEST " is not a whole checkpoint's: %s", what);
 }
 
+static bool is_count(const json_t *number)
+{
+    return json_is_integer(number) && json_integer_value(number) >= 0;
+}
+
+static td_status *check_counts(const json_t *root)
+{
+    const json_t *steps = json_object_get(root, "steps"), *updates = json_object_get(root, "updates"),
+                 *position = json_object_get(root, "position");
+    if (!is_count(steps) || !is_count(updates))
+        return damaged("its steps and updates are no counts");
+    if (json_integer_value(updates) > json_integer_value(steps))
+        return damaged("it counts more updates than steps");
+    if (!is_count(json_object_get(position, "epoch")) || !is_count(json_object_get(position, "batch")))
+        return damaged("it has no position in the data");
+    return NULL;
+}
+
 static td_status *read_manifest(const char *directory, json_t **out_root)
 {
     char *path = td_format("%s/" MANIFEST, directory), *text = NULL;
@@ -175,9 +198,8 @@ static td_status *read_manifest(const char *directory, json_t **out_root)
                           (long long)json_integer_value(json_object_get(root, "version")), (int)FORMAT_VERSION);
     else if (!json_is_array(json_object_get(root, "shards")))
         status = damaged("it lists no shards");
-    else if (json_integer_value(json_object_get(root, "steps")) < 0 ||
-             json_integer_value(json_object_get(root, "updates")) < 0)
-        status = damaged("it counts fewer than no steps");
+    else
+        status = check_counts(root);
     if (status) {
         json_decref(root);
         return status;
@@ -333,6 +355,8 @@ td_status *td_store_load(td_store *store, const char *directory, td_data_positio
         const json_t *position = json_object_get(root, "position");
         store->steps = json_integer_value(json_object_get(root, "steps"));
         store->updates = json_integer_value(json_object_get(root, "updates"));
+        const json_t *loss = json_object_get(root, "loss");
+        store->last_loss = json_is_number(loss) ? json_number_value(loss) : NAN;
         *out_position = (td_data_position){json_integer_value(json_object_get(position, "epoch")),
                                            json_integer_value(json_object_get(position, "batch"))};
     }

@@ -149,8 +149,9 @@ static td_status *run_copy(td_lane *lane, const td_plan_site *site, const td_ins
     return NULL;
 }
 
-static td_status *run_instruction(td_lane *lane, const td_plan_site *site, td_instruction *in, int32_t parity)
+td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t parity)
 {
+    const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
     const td_node *node = &lane->session->plan->graph->nodes[in->node];
     td_kernel_call *call = &in->call[parity];
     switch (in->kind) {
@@ -170,20 +171,20 @@ static td_status *run_instruction(td_lane *lane, const td_plan_site *site, td_in
     return site->api->kernel_run(lane->queue, in->kernel, call);
 }
 
-/* Work that was submitted to a queue of the device's own has ended afterwards. */
-static td_status *wait_for_queue(td_lane *lane, const td_plan_site *site)
+td_status *td_session_settle_lane(td_lane *lane)
 {
+    const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
     if (!lane->event)
         return NULL;
     TD_TRY(site->api->event_record(lane->event, lane->queue));
     return site->api->event_wait(lane->event);
 }
 
-static td_status *time_instruction(td_lane *lane, const td_plan_site *site, td_instruction *in, int32_t parity)
+static td_status *time_instruction(td_lane *lane, td_instruction *in, int32_t parity)
 {
     int64_t begin = td_clock_ns();
-    TD_TRY(run_instruction(lane, site, in, parity));
-    TD_TRY(wait_for_queue(lane, site));
+    TD_TRY(td_session_run_instruction(lane, in, parity));
+    TD_TRY(td_session_settle_lane(lane));
     in->timed_ns[parity] += td_clock_ns() - begin;
     in->timed_runs[parity]++;
     return NULL;
@@ -197,10 +198,14 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     int32_t parity = (int32_t)(step % TD_PARITIES);
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
+        if (bound->instructions[i].guarded && !td_session_loss_is_finite(session, step)) {
+            td_session_fail_step(session, NULL, step);
+            break;
+        }
         if (bound->instructions[i].updates)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         td_instruction *in = &bound->instructions[i];
-        status = session->time_ops ? time_instruction(lane, site, in, parity) : run_instruction(lane, site, in, parity);
+        status = session->time_ops ? time_instruction(lane, in, parity) : td_session_run_instruction(lane, in, parity);
         if (status) {
             const td_node *node = &session->plan->graph->nodes[bound->instructions[i].node];
             status = strstr(td_status_message(status), node->name)
@@ -208,21 +213,23 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
                          : td_status_prefix(status, "%s \"%s\" on %s", node->op->name, node->name, site->name);
         }
     }
-    td_status *late = wait_for_queue(lane, site);
+    td_status *late = td_session_settle_lane(lane);
     if (!status)
         return late;
     td_status_destroy(late);
     return status;
 }
 
-static void keep_error(td_session *session, td_status *status, int64_t step)
+void td_session_fail_step(td_session *session, td_status *status, int64_t step)
 {
     pthread_mutex_lock(&session->mutex);
-    if (session->failed_step && session->failed_step <= step) {
+    bool known = session->failed_step && session->failed_step <= step;
+    if (known && (!status || !session->held || session->failed_step < step)) { /* an error counts more than a hold */
         td_status_destroy(status);
     } else {
         td_status_destroy(session->error);
         session->error = status;
+        session->held = !status;
         session->failed_step = step;
         atomic_store(&session->failed_at, step);
     }
@@ -238,14 +245,14 @@ static void run_ready(td_lane *lane, td_ready item)
     if (item.step < atomic_load(&session->failed_at)) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && session->clusters[item.cluster].updates)
+        if (lane->event && session->clusters[item.cluster].updates && td_session_loss_is_finite(session, item.step))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
         td_status *status = run_cluster(lane, item.cluster, item.step);
         td_timeline_leave(&session->timeline, accelerator);
         lane->busy_s += td_session_now() - begin;
         if (status)
-            keep_error(session, status, item.step);
+            td_session_fail_step(session, status, item.step);
     }
     finish_cluster(session, item.cluster, item.step);
 }

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 /* ---- life ----------------------------------------------------------------------------------------------------------------------- */
@@ -62,6 +63,11 @@ void td_session_destroy(td_session *session)
     td_store_release(session->store);
     td_plan_release(session->plan);
     td_free(session);
+}
+
+bool td_session_is_usable(const td_session *session)
+{
+    return !session->broken;
 }
 
 void td_session_stop(td_session *session)
@@ -180,26 +186,69 @@ static void fill_report(td_session *session, const td_step_slot *slot, td_step_r
     session->last_report_s = now;
 }
 
-/* Waits for the oldest step in flight. *out_done: it ended without error, and *report describes it. */
-static void complete_oldest(td_session *session, td_step_report *report, bool *out_done)
+typedef enum outcome {
+    STEP_DONE, /* the report describes it */
+    STEP_FAILED,
+    STEP_HELD /* its loss is not finite; no update was made */
+} outcome;
+
+static outcome outcome_of(td_session *session, const td_step_slot *slot)
+{
+    if (!td_session_loss_is_finite(session, slot->step)) /* where nothing guarded an update */
+        td_session_fail_step(session, NULL, slot->step);
+    pthread_mutex_lock(&session->mutex);
+    bool failed = session->failed_step && slot->step >= session->failed_step;
+    bool held = failed && session->held && slot->step == session->failed_step;
+    session->broken = session->broken || (failed && atomic_load(&slot->updating));
+    pthread_mutex_unlock(&session->mutex);
+    return held ? STEP_HELD : failed ? STEP_FAILED : STEP_DONE;
+}
+
+/* Waits for the oldest step in flight. */
+static outcome complete_oldest(td_session *session, td_step_report *report)
 {
     td_step_slot *slot = slot_of(session, session->completed + 1);
     td_session_wait_step(session, slot);
     session->completed++;
-    pthread_mutex_lock(&session->mutex);
-    bool failed = session->failed_step && slot->step >= session->failed_step;
-    session->broken = session->broken || (failed && atomic_load(&slot->updating));
-    pthread_mutex_unlock(&session->mutex);
-    *out_done = !failed;
-    if (failed)
-        return;
+    outcome how = outcome_of(session, slot);
+    if (how != STEP_DONE)
+        return how;
     session->store->steps += session->plan->training; /* evaluating is no step of the training */
     session->store->updates += session->plan->training;
+    if (session->plan->training)
+        session->store->last_loss = (double)loss_of(session, (int32_t)(slot->step % TD_PARITIES));
     session->counters.steps++;
     session->counters.planned_to_device_bytes += slot->to_device_bytes;
     session->counters.planned_to_host_bytes += slot->to_host_bytes;
     count_early(session, (int32_t)(slot->step % TD_PARITIES));
     fill_report(session, slot, report);
+    return STEP_DONE;
+}
+
+static void forget_failure(td_session *session)
+{
+    atomic_store(&session->failed_at, LLONG_MAX);
+    session->failed_step = 0;
+    session->held = false;
+}
+
+/* Of a held step, when nothing is in flight: an error, or the report of a step that was skipped. */
+static td_status *settle_held(td_session *session, const td_step_slot *slot, td_step_report *report)
+{
+    bool lasting = false;
+    td_status *why = td_session_explain_nonfinite(session, slot->step, &lasting);
+    session->broken = session->broken || lasting;
+    if (session->plan->on_nan != TD_NAN_SKIP || session->broken)
+        return why;
+    td_log(TD_LOG_WARNING, "%s: its update is skipped", td_status_message(why));
+    td_status_destroy(why);
+    forget_failure(session);
+    session->store->steps++;
+    session->counters.skipped_steps++;
+    fill_report(session, slot, report);
+    report->skipped = true;
+    report->n_outputs = 0;
+    return NULL;
 }
 
 /* ---- runs ----------------------------------------------------------------------------------------------------------------------------- */
@@ -207,9 +256,10 @@ static void complete_oldest(td_session *session, td_step_report *report, bool *o
 static td_status *begin_run(td_session *session)
 {
     if (session->broken)
-        return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "an earlier error struck in the middle of an update: parameters are inconsistent; "
-                        "load a checkpoint into a new store");
+        return TD_ERROR(
+            TD_INVALID_ARGUMENT,
+            "an earlier error spoilt parameters (it struck in the middle of an update, or they are no finite "
+            "numbers): load a checkpoint into a new store");
     TD_TRY(td_store_begin_run(session->store, session->plan));
     td_session_follow_arenas(session);
     session->last_report_s = 0;
@@ -226,10 +276,9 @@ static td_status *end_run(td_session *session, double begin_s, td_status *status
     session->counters.copy_or_host_s = session->timeline.others_s;
     td_store_end_run(session->store);
     atomic_store(&session->stop_requested, false);
-    atomic_store(&session->failed_at, LLONG_MAX);
+    forget_failure(session);
     td_status *error = session->error;
     session->error = NULL;
-    session->failed_step = 0;
     if (!error)
         return status;
     td_status_destroy(status);
@@ -258,6 +307,39 @@ static td_status *admit_next(td_session *session, run_state *run)
     return status;
 }
 
+/* The step after a held one did no work either; its batch is the next to be trained on. */
+static td_status *admit_again(td_session *session, td_step_slot *from)
+{
+    td_step_slot *slot = slot_of(session, session->admitted + 1);
+    release_batch(slot);
+    slot->batch = from->batch;
+    slot->source = from->source;
+    slot->wait_data_s = from->wait_data_s;
+    slot->step = session->admitted + 1;
+    slot->has_batch = true;
+    from->has_batch = false;
+    return admit(session, slot);
+}
+
+static td_status *go_on_after_held(td_session *session, run_state *run, td_step_report *report)
+{
+    td_step_slot *held = slot_of(session, session->completed), *next = NULL;
+    td_step_report none;
+    if (session->admitted > session->completed) {
+        next = slot_of(session, session->completed + 1);
+        (void)complete_oldest(session, &none);
+    }
+    td_status *status = session->error ? NULL : settle_held(session, held, report);
+    if (status || session->error) {
+        run->more = false;
+        return status;
+    }
+    if (run->on_step && !run->on_step(run->context, report))
+        run->more = false;
+    release_batch(held);
+    return next ? admit_again(session, next) : NULL;
+}
+
 td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step, void *context)
 {
     TD_TRY(begin_run(session));
@@ -267,17 +349,19 @@ td_status *td_session_run(td_session *session, td_source *source, int64_t steps,
         .source = source, .steps_left = steps > 0 ? steps : -1, .more = true, .on_step = on_step, .context = context};
     td_status *status = NULL;
     while (run.more || session->admitted > session->completed) {
-        run.more = run.more && !atomic_load(&session->stop_requested) && atomic_load(&session->failed_at) == LLONG_MAX;
-        if (run.more && session->admitted - session->completed < most_in_flight) {
+        run.more = run.more && !atomic_load(&session->stop_requested);
+        bool sound = atomic_load(&session->failed_at) == LLONG_MAX;
+        if (run.more && sound && session->admitted - session->completed < most_in_flight) {
             status = admit_next(session, &run);
             continue;
         }
         if (session->admitted == session->completed)
             break;
         td_step_report report;
-        bool done = false;
-        complete_oldest(session, &report, &done);
-        if (done && on_step && !on_step(context, &report))
+        outcome how = complete_oldest(session, &report);
+        if (how == STEP_HELD && !status)
+            status = go_on_after_held(session, &run, &report);
+        else if (how != STEP_DONE || (on_step && !on_step(context, &report)))
             run.more = false;
         if (!session->plan->early_lookup)
             release_batch(slot_of(session, session->completed));
@@ -299,9 +383,8 @@ td_status *td_session_step(td_session *session, const td_batch *batch, td_step_r
     slot->has_batch = true;
     slot->wait_data_s = 0;
     td_status *status = admit(session, slot);
-    bool done = false;
-    if (!status)
-        complete_oldest(session, out_report, &done);
+    if (!status && complete_oldest(session, out_report) == STEP_HELD)
+        status = settle_held(session, slot, out_report);
     out_report->batch = batch;
     return end_run(session, begin, status);
 }

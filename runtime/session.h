@@ -34,6 +34,7 @@ typedef struct td_instruction {
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
     bool updates;                       /* writes state */
+    bool guarded;                       /* does, and the loss is known before */
     int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
 } td_instruction;
@@ -122,6 +123,7 @@ struct td_session {
     int64_t to_device_bytes[TD_PARITIES], to_host_bytes[TD_PARITIES]; /* the plan's formula at these extents */
     int64_t *extents;                                                 /* of the step being admitted */
     int32_t *store_entries;                                           /* per value: its entry, or -1 */
+    const float *losses[TD_PARITIES]; /* the loss of each parity on the host; NULL: no training */
     td_lane_group *groups;
     td_lane *lanes;
     int32_t n_groups, n_lanes;
@@ -135,6 +137,7 @@ struct td_session {
     pthread_cond_t step_done;
     td_status *error;
     int64_t failed_step;    /* 0: none; steps from this one on do no work */
+    bool held;              /* the failed step has no error: its loss is not finite, and its updates were held back */
     atomic_llong failed_at; /* the same, to be read without the lock; LLONG_MAX: none */
     atomic_bool stop_requested, closing;
     bool broken; /* an error struck in the middle of an update */
@@ -167,6 +170,18 @@ void td_session_start_step(td_session *session, td_step_slot *slot);
 void td_session_wait_step(td_session *session, td_step_slot *slot);
 /* Counters of the slot that a step will use after the next. */
 void td_session_reset_slot(td_session *session, int64_t step);
+/* This step and later ones do no more work. Takes the status; NULL: the step is held. */
+void td_session_fail_step(td_session *session, td_status *status, int64_t step);
+td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t parity) TD_MUST_USE;
+/* Waits for what was submitted to the lane's queue; its first error. */
+td_status *td_session_settle_lane(td_lane *lane) TD_MUST_USE;
+
+/* ---- nonfinite.c: steps whose loss is no finite number ---- */
+bool td_session_loss_is_finite(const td_session *session, int64_t step);
+/* Why the loss of `step`, which was held and is bound still, is not finite: runs the step again, op by op, without its updates.
+ * Nothing else may be running. Never NULL. *out_lasting: a parameter or state is not finite itself, so the next step will be
+ * no better. */
+td_status *td_session_explain_nonfinite(td_session *session, int64_t step, bool *out_lasting) TD_MUST_USE;
 
 /* ---- numbers.c: what the host computes once a step ---- */
 td_status *td_session_set_numbers(td_session *session, td_step_slot *slot) TD_MUST_USE;

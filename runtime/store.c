@@ -2,6 +2,7 @@
  * through a copy queue of the device, opened for the purpose: this is the slow path. */
 #include "runtime/store.h"
 
+#include <math.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -138,6 +139,7 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
     store->machine = td_machine_retain(plan->owner);
     store->seed = plan->random_seed;
     pthread_mutex_init(&store->mutex, NULL);
+    store->last_loss = NAN;
     td_status *status = TD_NEW(store->entries, plan->graph->n_values + 1);
     if (!status)
         status = TD_NEW(store->arenas, store->machine->n_sites);
@@ -229,6 +231,11 @@ int64_t td_store_steps(const td_store *store)
 int64_t td_store_updates(const td_store *store)
 {
     return store->updates;
+}
+
+double td_store_last_loss(const td_store *store)
+{
+    return store->last_loss;
 }
 
 enum { CHECKSUM_BLOCK = 1024, CHECKSUM_PIECE = 1024 * CHECKSUM_BLOCK };

@@ -29,6 +29,7 @@ struct td_store {
     td_name_map names;
     uint64_t seed;
     int64_t steps, updates;
+    double last_loss;       /* of the last update; NaN: none yet */
     pthread_mutex_t mutex;  /* of what follows */
     td_store_arena *arenas; /* as the machine's sites */
     int32_t n_sessions;

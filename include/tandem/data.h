@@ -87,6 +87,10 @@ typedef struct td_synthetic_options {
     uint64_t seed;
 } td_synthetic_options;
 
+/* Told now and then while a text file is read: bytes of it that were read, of how many (compressed ones where it is gzip), and
+ * rows so far. From the thread that opens the data set. */
+typedef void (*td_on_reading)(void *context, const char *path, int64_t bytes, int64_t of_bytes, int64_t rows);
+
 /* What to open. Start from td_dataset_defaults; all pointers are borrowed for the call only. Settings that a format
  * does not have are ignored by it; they are listed per format below. */
 typedef struct td_dataset_options {
@@ -129,6 +133,9 @@ typedef struct td_dataset_options {
 
     double least_positive; /* ratings: label 1 from this rating on */
     td_synthetic_options synthetic;
+
+    td_on_reading on_reading; /* NULL: nobody is told */
+    void *on_reading_context;
 } td_dataset_options;
 
 /* Format by format:

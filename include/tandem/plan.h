@@ -33,6 +33,12 @@ typedef struct td_machine td_machine;
 
 typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
 
+/* What becomes of a step whose loss is not a finite number. It never touches parameters or state. */
+typedef enum td_on_nan {
+    TD_NAN_STOP = 0, /* the run ends with an error that names the first op which made such a number, and the step */
+    TD_NAN_SKIP      /* its update is left out, counted and logged as a warning; the step counts, the update does not */
+} td_on_nan;
+
 typedef struct td_option_entry {
     char *match; /* a pattern, or a device's name */
     char *value; /* a target, or a device's "backend:options" */
@@ -51,6 +57,7 @@ typedef struct td_train_options {
     bool offload_embedding; /* lookups and their tables on the host: offload.embedding = cpu */
     bool no_pipeline;       /* each step ends before the next begins */
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
+    td_on_nan on_nan;
     td_option_list devices, placements, groups;
     char *default_device;
     td_machine *machine;

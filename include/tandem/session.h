@@ -46,6 +46,8 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
 /* Steps and updates of the training so far; evaluating adds none. */
 int64_t td_store_steps(const td_store *store);
 int64_t td_store_updates(const td_store *store);
+/* The loss of the last update; checkpoints hold it. NaN: there was none yet. */
+double td_store_last_loss(const td_store *store);
 /* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index) over blocks of 1,024 elements of each
  * parameter (rows of two-dimensional parameters that were looked up sparsely count like all others). */
 td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum) TD_MUST_USE;
@@ -64,6 +66,7 @@ typedef struct td_step_report {
     int64_t step; /* from 1: of the training, over the store's life; of an evaluation, over the session's */
     int64_t samples;
     float loss;
+    bool skipped;   /* the loss is not finite and the update was left out (TD_NAN_SKIP); there are no outputs then */
     double seconds; /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
     const td_batch *batch; /* valid during the call */
@@ -84,18 +87,23 @@ void td_session_destroy(td_session *session);
 /* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop;
  * a step in flight by then still ends, and is reported to on_step.
  * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
- * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. */
+ * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. A loss
+ * that is not finite is an error of code TD_NOT_FINITE or a skipped step, as options.on_nan says. */
 td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step,
                           void *context) TD_MUST_USE;
 /* One step on a batch in hand. */
 td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report) TD_MUST_USE;
+/* False once an error struck in the middle of an update, or a parameter or state holds NaN or infinity: the store is no good then,
+ * and a checkpoint must be loaded into a new one. */
+bool td_session_is_usable(const td_session *session);
 /* Asks a run to end after the steps in flight. Safe in a signal handler. */
 void td_session_stop(td_session *session);
 /* Sets a run-time scalar (td_scalar) for steps admitted from now on. */
 td_status *td_session_set_scalar(td_session *session, const char *name, const double *numbers, int32_t n) TD_MUST_USE;
 
 typedef struct td_session_counters {
-    int64_t steps;
+    int64_t steps;         /* that ended, skipped ones left out */
+    int64_t skipped_steps; /* see td_on_nan; what they copied counts among the bytes copied, not among the planned */
     int64_t to_device_bytes, to_host_bytes;                 /* actually copied */
     int64_t planned_to_device_bytes, planned_to_host_bytes; /* the plan's formula at the same extents */
     int64_t bags_looked_up, bags_looked_up_early;           /* early lookup, where it is on */

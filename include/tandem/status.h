@@ -34,7 +34,8 @@ typedef enum td_code {
     TD_DATA_ERROR,       /* malformed input data or files */
     TD_IO,               /* the operating system refused a read or write */
     TD_CANCELLED,        /* stopped on request: exit code 130 */
-    TD_INTERNAL          /* a broken invariant of the engine itself */
+    TD_INTERNAL,         /* a broken invariant of the engine itself */
+    TD_NOT_FINITE        /* the loss of a step is NaN or infinite */
 } td_code;
 
 #if defined(__GNUC__)

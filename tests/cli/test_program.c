@@ -117,7 +117,9 @@ static td_doctor_facts healthy(void)
                              .avx512 = true,
                              .huge_pages = "madvise",
                              .memory_bytes = (int64_t)16 << 30,
-                             .available_bytes = (int64_t)8 << 30};
+                             .available_bytes = (int64_t)8 << 30,
+                             .disk_free_bytes = (int64_t)8 << 30,
+                             .folder_writable = true};
     return facts;
 }
 
@@ -166,6 +168,23 @@ static void test_doctor_names_each_trouble_and_its_fix(void **state)
     facts = healthy();
     facts.available_bytes = 1 << 20;
     assert_int_equal(line_about(&facts, "available")->level, TD_DOCTOR_WARN);
+    facts = healthy();
+    facts.load = 6;
+    assert_non_null(strstr(line_about(&facts, "other work")->text, "keeps 6.0 cores busy"));
+    strcpy(facts.governor, "powersave");
+    assert_int_equal(line_about(&facts, "powersave")->level, TD_DOCTOR_WARN);
+    facts = healthy();
+    facts.strict_overcommit = true;
+    assert_int_equal(line_about(&facts, "overcommitted")->level, TD_DOCTOR_WARN);
+    facts.file_limit_bytes = 1 << 20;
+    assert_string_equal(line_about(&facts, "1.00 MiB")->fix, "ulimit -f unlimited");
+    facts.address_limit_bytes = 1 << 30;
+    assert_string_equal(line_about(&facts, "1.00 GiB")->fix, "ulimit -v unlimited");
+    facts = healthy();
+    facts.disk_free_bytes = 1 << 20;
+    assert_int_equal(line_about(&facts, "left for checkpoints")->level, TD_DOCTOR_WARN);
+    facts.folder_writable = false;
+    assert_int_equal(line_about(&facts, "no runs/")->level, TD_DOCTOR_WARN);
     facts = healthy();
     facts.library[0] = 0;
     assert_int_equal(line_about(&facts, "without oneDNN")->level, TD_DOCTOR_MISS);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "cli/progress.h"
+#include "cli/reading.h"
 #include "cli/statistics.h"
 
 enum { MS = 1000000 };
@@ -77,6 +78,25 @@ static void test_clocks_read_as_clocks(void **state)
     assert_string_equal(td_clock_text(-1, text), "0:00");
 }
 
+static void test_parsing_shows_share_rate_and_time_left_after_a_second(void **state)
+{
+    (void)state;
+    static const char path[] = "data/rows.tsv";
+    memset(shown, 0, sizeof shown);
+    FILE *stream = fmemopen(shown, sizeof shown, "w");
+    td_reading reading = {.stream = stream};
+    for (int64_t i = 1; i <= 50; i++) /* 50 parts of 2 % and 40 ms each */
+        td_reading_show(&reading, path, i * 2, 100, i * 1000, i * 40 * MS);
+    td_reading_end(&reading);
+    fclose(stream);
+    assert_int_equal(
+        strncmp(shown, "\rreading rows.tsv  52 %  26.0 k rows/s  0:01 left\033[K\rreading rows.tsv  58 %", 60), 0);
+    assert_string_equal(shown + strlen(shown) - 4, "\r\033[K");
+    td_reading silent = {0};
+    td_reading_show(&silent, path, 1, 2, 3, 4000 * (int64_t)MS);
+    td_reading_end(&silent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +104,7 @@ int main(void)
         cmocka_unit_test(test_a_terminal_is_rewritten_ten_times_a_second_at_most),
         cmocka_unit_test(test_the_first_steps_of_an_epoch_do_not_count),
         cmocka_unit_test(test_clocks_read_as_clocks),
+        cmocka_unit_test(test_parsing_shows_share_rate_and_time_left_after_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,11 @@
-/* A device for tests, as a shared object: memory of its own, reference kernels, and two things that no real device has.
+/* A device for tests, as a shared object: memory of its own, reference kernels, and things that no real device has.
  *
  *     partner:without=OP     it does not support OP
  *     partner:meet=OP        OP waits until as many of them run at once as `parties` says, on whatever devices of this library
  *     partner:parties=N      2 if not said
+ *     partner:fail=OP        OP fails, from its run number `after` + 1 on, as on a device that is lost
+ *     partner:after=N        0 if not said
+ *     partner:allocations=N  its N-th allocation and all after it fail; 0: none does
  *
  * A meeting that does not come about within a minute is an error: what proves that two ops ran at the same time must not
  * hang when they do not. Submissions have ended when they return. */
@@ -15,28 +18,21 @@
 
 #include "tandem/backend.h"
 
-enum { INVALID_ARGUMENT = 1, OUT_OF_MEMORY = 2, INTERNAL = 9, OP_NAME = 32, DEADLINE_S = 60, CAPACITY = 16 << 20 };
+enum { OP_NAME = 32, DEADLINE_S = 60, CAPACITY = 16 << 20 };
 
 struct td_device {
     const td_host_services *host;
-    char without[OP_NAME], meet[OP_NAME];
-    int parties;
-};
-
-struct td_queue {
-    td_device *device;
-};
-
-struct td_event {
-    td_device *device;
+    char without[OP_NAME], meet[OP_NAME], fail[OP_NAME];
+    int parties, after, allocations;
+    int failing_runs; /* of the op that fails, so far; its runs come from one queue */
 };
 
 struct td_kernel {
     td_status *(*run)(const td_kernel_call *call);
-    bool meets;
+    bool meets, fails;
 };
 
-#define FAIL(host, code, message) (host)->fail((code), __FILE__, __LINE__, (message))
+#include "tests/plugins/at_once.h"
 
 /* ---- the meeting ------------------------------------------------------------------------------------------------------------ */
 
@@ -70,22 +66,30 @@ static bool meet(int parties)
 
 /* ---- device ------------------------------------------------------------------------------------------------------------------- */
 
+static bool is_key(const char *pair, size_t bytes, const char *name)
+{
+    return bytes == strlen(name) && strncmp(pair, name, bytes) == 0;
+}
+
 static bool read_option(td_device *device, const char *pair, size_t bytes)
 {
     const char *value = memchr(pair, '=', bytes);
     size_t key = value ? (size_t)(value++ - pair) : 0, length = bytes - key - 1;
     if (!value || length >= OP_NAME)
         return false;
-    if (key == 7 && strncmp(pair, "parties", key) == 0) {
-        device->parties = atoi(value);
-        return device->parties > 0;
-    }
-    char *target = key == 7 && strncmp(pair, "without", key) == 0 ? device->without
-                   : key == 4 && strncmp(pair, "meet", key) == 0  ? device->meet
-                                                                  : NULL;
+    int *number = is_key(pair, key, "parties")       ? &device->parties
+                  : is_key(pair, key, "after")       ? &device->after
+                  : is_key(pair, key, "allocations") ? &device->allocations
+                                                     : NULL;
+    if (number)
+        *number = atoi(value);
+    char *target = is_key(pair, key, "without") ? device->without
+                   : is_key(pair, key, "meet")  ? device->meet
+                   : is_key(pair, key, "fail")  ? device->fail
+                                                : NULL;
     if (target)
         memcpy(target, value, length);
-    return target != NULL;
+    return target || (number && *number >= 0 && device->parties > 0);
 }
 
 static td_status *device_open(const td_host_services *host, const char *options, td_device **out_device)
@@ -99,7 +103,8 @@ static td_status *device_open(const td_host_services *host, const char *options,
         size_t bytes = strcspn(options, ",");
         if (!read_option(device, options, bytes)) {
             host->release(device);
-            return FAIL(host, INVALID_ARGUMENT, "partner: options are without=OP, meet=OP and parties=N");
+            return FAIL(host, INVALID_ARGUMENT,
+                        "partner: options are without=OP, meet=OP, parties=N, fail=OP, after=N, allocations=N");
         }
         options += bytes + (options[bytes] == ',');
     }
@@ -134,72 +139,10 @@ static bool supports(td_device *device, const td_kernel_call *call, char *reason
 
 static td_status *allocate(td_device *device, size_t bytes, void **out_memory)
 {
-    *out_memory = device->host->allocate(bytes ? bytes : 1);
+    bool full = device->allocations == 1;
+    device->allocations -= device->allocations > 1;
+    *out_memory = full ? NULL : device->host->allocate(bytes ? bytes : 1);
     return *out_memory ? NULL : FAIL(device->host, OUT_OF_MEMORY, "partner: out of memory");
-}
-
-static void release(td_device *device, void *memory)
-{
-    device->host->release(memory);
-}
-
-/* ---- queues and events: nothing is ever pending --------------------------------------------------------------------------------- */
-
-static td_status *queue_open(td_device *device, const td_queue_options *options, td_queue **out_queue)
-{
-    (void)options;
-    *out_queue = device->host->allocate(sizeof **out_queue);
-    if (!*out_queue)
-        return FAIL(device->host, OUT_OF_MEMORY, "partner: out of memory: a queue");
-    (*out_queue)->device = device;
-    return NULL;
-}
-
-static void queue_close(td_queue *queue)
-{
-    queue->device->host->release(queue);
-}
-
-static td_status *copy(td_queue *queue, void *destination, const void *source, size_t bytes)
-{
-    (void)queue;
-    if (bytes)
-        memcpy(destination, source, bytes);
-    return NULL;
-}
-
-static td_status *event_create(td_device *device, td_event **out_event)
-{
-    *out_event = device->host->allocate(sizeof **out_event);
-    if (!*out_event)
-        return FAIL(device->host, OUT_OF_MEMORY, "partner: out of memory: an event");
-    (*out_event)->device = device;
-    return NULL;
-}
-
-static void event_destroy(td_event *event)
-{
-    event->device->host->release(event);
-}
-
-static td_status *event_record(td_event *event, td_queue *queue)
-{
-    (void)event;
-    (void)queue;
-    return NULL;
-}
-
-static td_status *event_wait(td_event *event)
-{
-    (void)event;
-    return NULL;
-}
-
-static td_status *queue_wait(td_queue *queue, td_event *event)
-{
-    (void)queue;
-    (void)event;
-    return NULL;
 }
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------------------- */
@@ -210,8 +153,9 @@ static td_status *kernel_prepare(td_device *device, const td_kernel_call *call, 
     *out_scratch_bytes = 0;
     *out_kernel = device->host->allocate(sizeof **out_kernel);
     if (!*out_kernel)
-        return FAIL(device->host, OUT_OF_MEMORY, "partner: out of memory: a kernel");
-    **out_kernel = (td_kernel){device->host->reference_kernel(call->op), strcmp(call->op, device->meet) == 0};
+        return out_of_memory(device);
+    **out_kernel = (td_kernel){device->host->reference_kernel(call->op), strcmp(call->op, device->meet) == 0,
+                               strcmp(call->op, device->fail) == 0};
     return NULL;
 }
 
@@ -224,6 +168,8 @@ static td_status *kernel_run(td_queue *queue, td_kernel *kernel, const td_kernel
 {
     if (kernel->meets && !meet(queue->device->parties))
         return FAIL(queue->device->host, INTERNAL, "partner: nobody came within a minute");
+    if (kernel->fails && queue->device->failing_runs++ >= queue->device->after)
+        return FAIL(queue->device->host, INTERNAL, "partner: the device is lost");
     return kernel->run(call);
 }
 
@@ -238,16 +184,7 @@ static const td_backend_api api = {
     .device_properties = device_properties,
     .supports = supports,
     .allocate = allocate,
-    .release = release,
-    .queue_open = queue_open,
-    .queue_close = queue_close,
-    .copy_to_device = copy,
-    .copy_to_host = copy,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .queue_wait = queue_wait,
+    AT_ONCE_SLOTS,
     .kernel_prepare = kernel_prepare,
     .kernel_release = kernel_release,
     .kernel_run = kernel_run,

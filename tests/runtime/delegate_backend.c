@@ -11,12 +11,6 @@ struct td_device {
     const td_host_services *host;
     bool compile;
 };
-struct td_queue {
-    td_device *device;
-};
-struct td_event {
-    int unused;
-};
 typedef td_status *(*reference)(const td_kernel_call *call);
 struct td_kernel {
     const td_host_services *host;
@@ -24,16 +18,13 @@ struct td_kernel {
     td_kernel_call *calls; /* shapes of each call; arguments come with each run */
 };
 
-static td_status *out_of_memory(const td_host_services *host)
-{
-    return host->fail(2, __FILE__, __LINE__, "no memory");
-}
+#include "tests/plugins/at_once.h"
 
 static td_status *device_open(const td_host_services *host, const char *options, td_device **out_device)
 {
     *out_device = calloc(1, sizeof **out_device);
     if (!*out_device)
-        return out_of_memory(host);
+        return FAIL(host, OUT_OF_MEMORY, "delegate: out of memory");
     (*out_device)->host = host;
     (*out_device)->compile = strcmp(options, "compile=1") == 0;
     return NULL;
@@ -62,65 +53,7 @@ static bool supports(td_device *device, const td_kernel_call *call, char *reason
 static td_status *allocate(td_device *device, size_t bytes, void **out_memory)
 {
     *out_memory = device->host->allocate(bytes);
-    return *out_memory ? NULL : out_of_memory(device->host);
-}
-
-static void release(td_device *device, void *memory)
-{
-    device->host->release(memory);
-}
-
-static td_status *queue_open(td_device *device, const td_queue_options *options, td_queue **out_queue)
-{
-    (void)options;
-    *out_queue = calloc(1, sizeof **out_queue);
-    if (!*out_queue)
-        return out_of_memory(device->host);
-    (*out_queue)->device = device;
-    return NULL;
-}
-
-static void queue_close(td_queue *queue)
-{
-    free(queue);
-}
-
-static td_status *copy(td_queue *queue, void *to, const void *from, size_t bytes)
-{
-    (void)queue;
-    memcpy(to, from, bytes);
-    return NULL;
-}
-
-static td_status *event_create(td_device *device, td_event **out_event)
-{
-    *out_event = calloc(1, sizeof **out_event);
-    return *out_event ? NULL : out_of_memory(device->host);
-}
-
-static void event_destroy(td_event *event)
-{
-    free(event);
-}
-
-static td_status *event_record(td_event *event, td_queue *queue)
-{
-    (void)event;
-    (void)queue;
-    return NULL;
-}
-
-static td_status *event_wait(td_event *event)
-{
-    (void)event;
-    return NULL;
-}
-
-static td_status *queue_wait(td_queue *queue, td_event *event)
-{
-    (void)queue;
-    (void)event;
-    return NULL;
+    return *out_memory ? NULL : out_of_memory(device);
 }
 
 static td_status *make_kernel(td_device *device, const td_kernel_call *calls, int32_t n_calls, td_kernel **out_kernel)
@@ -128,7 +61,7 @@ static td_status *make_kernel(td_device *device, const td_kernel_call *calls, in
     td_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || !(kernel->calls = calloc((size_t)n_calls, sizeof *calls))) {
         free(kernel);
-        return out_of_memory(device->host);
+        return out_of_memory(device);
     }
     kernel->host = device->host;
     kernel->n_calls = n_calls;
@@ -192,16 +125,7 @@ static const td_backend_api api = {
     .device_properties = device_properties,
     .supports = supports,
     .allocate = allocate,
-    .release = release,
-    .queue_open = queue_open,
-    .queue_close = queue_close,
-    .copy_to_device = copy,
-    .copy_to_host = copy,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .queue_wait = queue_wait,
+    AT_ONCE_SLOTS,
     .kernel_prepare = kernel_prepare,
     .kernel_release = kernel_release,
     .kernel_run = kernel_run,

@@ -1,0 +1,116 @@
+/* The emulated device alone: touching the wrong side's memory traps, and copied bytes are counted. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/emulated/emulated.h"
+#include "tests/backends/device_bench.h"
+
+/* What a process of its own does to be ended by a trap, or not. */
+static void touch_host(void)
+{
+    static char host;
+    *(volatile char *)&host = 1;
+}
+
+static void touch_device(void)
+{
+    bench b = open_bench(&cases[1]);
+    *(volatile char *)allocate(&b, 64) = 1;
+}
+
+static void compute_on_the_hosts_memory(void)
+{
+    bench b = open_bench(&cases[1]);
+    static float host[4];
+    td_tensor x = vector(host, 4);
+    td_kernel *kernel = NULL;
+    size_t scratch = 0;
+    td_kernel_call call = {.struct_size = sizeof call,
+                           .op = "relu",
+                           .name = "n",
+                           .inputs = &x,
+                           .n_inputs = 1,
+                           .outputs = &x,
+                           .n_outputs = 1};
+    must(b.api->kernel_prepare(b.device, &call, &kernel, &scratch));
+    must(b.api->kernel_run(b.compute, kernel, &call));
+    finish(&b, b.compute);
+}
+
+static void copy_from_the_hosts_memory_as_if_it_were_the_devices(void)
+{
+    bench b = open_bench(&cases[1]);
+    static char host[64], back[64];
+    download(&b, back, host, sizeof back);
+}
+
+static void (*const touches[])(void) = {touch_host, touch_device, compute_on_the_hosts_memory,
+                                        copy_from_the_hosts_memory_as_if_it_were_the_devices};
+
+/* Whether a trap ends a process that does this. It runs this program again, since a fork alone may not start threads. */
+static bool traps(int touch)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", touch);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)execl("/proc/self/exe", "test_emulated", number, (char *)NULL);
+        _exit(9);
+    }
+    int result = 0;
+    assert_true(waitpid(child, &result, 0) == child);
+    assert_false(WIFEXITED(result) && WEXITSTATUS(result) != 0);
+    return WIFSIGNALED(result) && (WTERMSIG(result) == SIGSEGV || WTERMSIG(result) == SIGBUS);
+}
+
+static int run_touch(const char *number)
+{
+    struct rlimit none = {0, 0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(SIGSEGV, SIG_DFL); /* sanitizers would report it and exit */
+    (void)signal(SIGBUS, SIG_DFL);
+    touches[atoi(number)]();
+    _exit(0);
+}
+
+static void test_touching_the_wrong_side_traps(void **state)
+{
+    (void)state;
+    assert_false(traps(0));
+    for (int touch = 1; touch < (int)(sizeof touches / sizeof touches[0]); touch++)
+        assert_true(traps(touch));
+}
+
+static void test_copied_bytes_are_counted_per_direction(void **state)
+{
+    (void)state;
+    bench b = open_bench(&cases[1]);
+    char host[100] = {0};
+    void *device = allocate(&b, 100);
+    upload(&b, device, host, 100);
+    upload(&b, device, host, 7);
+    download(&b, host, device, 30);
+    uint64_t up = 0, down = 0;
+    td_emulated_copied(b.device, &up, &down);
+    assert_int_equal(up, 107);
+    assert_int_equal(down, 30);
+    must_fail(b.api->copy_to_host(b.up, host, device, 1), TD_INTERNAL, "other direction");
+    must_fail(b.api->copy_to_device(b.down, device, host, 1), TD_INTERNAL, "other direction");
+    b.api->release(b.device, device);
+    close_bench(&b);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return run_touch(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_touching_the_wrong_side_traps),
+        cmocka_unit_test(test_copied_bytes_are_counted_per_direction),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* Signals and sudden ends: what is on disk afterwards, and that a run resumed from it ends with the bits of one that was left alone. */
+#include "base/philox.h"
+#include "tests/cli/runs.h"
+
+/* A run without a foreseeable end, with a line of progress every eighth step. */
+static const char *const endless[] = {
+    "train", "x.yaml", "--run", "long", "--set", "train.epochs=100000", "--set", "optimizer[1].schedule.total_steps=32",
+    NULL};
+
+/* It has a checkpoint that can be read and gone on from. */
+static void expect_resumable(void)
+{
+    char more[64];
+    assert_int_not_equal(access("long/summary.json", F_OK), 0);
+    SUCCEED("eval", "x.yaml", "--checkpoint", "long", "--json");
+    json_t *json = json_loads(out, 0, NULL);
+    int64_t steps = json_integer_value(json_object_get(json, "steps"));
+    json_decref(json);
+    assert_true(steps > 0);
+    snprintf(more, sizeof more, "train.steps=%lld", (long long)steps + 3);
+    SUCCEED("train", "x.yaml", "--run", "long", "--resume", "--set", "train.epochs=100000", "--set", more, "--set",
+            "optimizer[1].schedule.total_steps=32");
+    assert_int_equal(integer_at("long/summary.json", "steps"), steps + 3);
+    assert_int_equal(system("rm -r long"), 0);
+}
+
+static void test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        FILE *stream = NULL;
+        pid_t child = start_program(endless, &stream);
+        assert_true(read_until(stream, "epoch"));
+        kill(child, signals[i]);
+        (void)read_until(stream, "no such line"); /* the pipe must not fill */
+        assert_int_equal(wait_for(child), 130);
+        fclose(stream);
+        expect_resumable();
+    }
+}
+
+/* As in `tandem train ... | head -3`. */
+static void test_a_reader_that_goes_away_costs_no_checkpoint(void **state)
+{
+    (void)state;
+    FILE *stream = NULL;
+    pid_t child = start_program(endless, &stream);
+    assert_true(read_until(stream, "epoch"));
+    fclose(stream);
+    assert_int_equal(wait_for(child), 130);
+    expect_resumable();
+}
+
+static void test_a_second_signal_ends_at_once(void **state)
+{
+    (void)state;
+    FILE *stream = NULL;
+    pid_t child = start_program(endless, &stream);
+    assert_true(read_until(stream, "epoch"));
+    kill(child, SIGSTOP); /* so that both wait for it */
+    kill(child, SIGINT);
+    kill(child, SIGTERM);
+    kill(child, SIGCONT);
+    (void)read_until(stream, "no such line");
+    int ended = wait_for(child);
+    assert_true(ended == -SIGINT || ended == -SIGTERM);
+    fclose(stream);
+    assert_int_equal(system("rm -r long"), 0);
+}
+
+/* ---- kill -9 ---------------------------------------------------------------------------------------------------------------------- */
+
+enum { KILLS = 12, STEPS = 48, LINES = 9 };
+
+/* Goes on with the run and kills it after some lines of progress (0: leaves it alone); whether it was killed. */
+static bool train_and_kill(bool resume, uint32_t lines)
+{
+    const char *words[] = {"train",
+                           "x.yaml",
+                           "--run",
+                           "killed",
+                           "--set",
+                           "train.epochs=3",
+                           "--set",
+                           "train.log_every=1",
+                           "--set",
+                           "checkpoint.every=2",
+                           "--set",
+                           "checkpoint.keep=2",
+                           resume ? "--resume" : NULL,
+                           NULL};
+    FILE *stream = NULL;
+    pid_t child = start_program(words, &stream);
+    bool alive = true;
+    for (uint32_t i = 0; i < lines && alive; i++)
+        alive = read_until(stream, "epoch");
+    if (lines)
+        kill(child, SIGKILL);
+    (void)read_until(stream, "no such line");
+    int ended = wait_for(child);
+    fclose(stream);
+    assert_true(ended == 0 || (lines && ended == -SIGKILL));
+    return ended != 0;
+}
+
+static void test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits(void **state)
+{
+    (void)state;
+    bool killed = true;
+    SUCCEED("train", "x.yaml", "--run", "alone", "--set", "train.epochs=3");
+    assert_int_equal(integer_at("alone/summary.json", "steps"), STEPS);
+    for (uint64_t i = 0; i < KILLS && killed; i++) {
+        uint32_t bits[4];
+        td_philox_block(td_philox_key_of(4, "kill", ""), i, 0, bits);
+        killed = train_and_kill(!access("killed/run.json", F_OK), 1 + bits[0] % LINES);
+    }
+    if (killed)
+        assert_false(train_and_kill(true, 0));
+    expect_same_parameters("alone/summary.json", "killed/summary.json");
+    assert_int_equal(integer_at("killed/summary.json", "steps"), STEPS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
+        cmocka_unit_test(test_a_reader_that_goes_away_costs_no_checkpoint),
+        cmocka_unit_test(test_a_second_signal_ends_at_once),
+        cmocka_unit_test(test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
