@@ -133,7 +133,7 @@ static void build_model(td_workload *out, const shape *s)
     td_value features = td_name(td_concat(2, (td_value[]){vectors[0], dots}, 1), "features");
     td_value logit = build_mlp(out, features, "top", s->top, s->n_top, true);
     out->loss = td_name(td_bce_with_logits(logit, label), "loss");
-    td_group(&out->options, "*", td_sgd(0.1));
+    td_group(&out->options, "*", td_sgd(0.01));
 }
 
 /* Parameters of the layers: read forward and backward, gradient written and read, updated. */

@@ -56,7 +56,7 @@ def torch_lookup():
     offsets = torch.arange(0, batch * bag, bag)
     take = InTurn(data)
     return (take, lambda ids: torch.stack([table(i, offsets) for table, i in zip(tables, ids)], dim=1),
-            torch.optim.SGD(layers + list(tables.parameters()), lr=0.1))
+            torch.optim.SGD(layers + list(tables.parameters()), lr=0.01))
 
 
 def fbgemm_lookup():
@@ -69,7 +69,7 @@ def fbgemm_lookup():
     tables.init_embedding_weights_uniform(-0.01, 0.01)
     offsets = torch.arange(0, len(rows) * batch * bag + 1, bag)
     take = InTurn([(x, torch.cat(ids), y) for x, ids, y in data])
-    return take, lambda ids: tables(ids, offsets).view(batch, len(rows), dim), torch.optim.SGD(layers, lr=0.1)
+    return take, lambda ids: tables(ids, offsets).view(batch, len(rows), dim), torch.optim.SGD(layers, lr=0.01)
 
 
 take, lookup, optimizer = torch_lookup() if asked.peer == "torch" else fbgemm_lookup()

@@ -79,8 +79,8 @@ static void test_quotes_line_ends_and_blank_lines(void **state)
     const char *const forms[] = {
         "size,colour,good\n1,red,yes\n2.5,,no\n-3e2,\"a\"\"b,\nc\",Yes\n,,yes\n",
         with_mark,
-        "\xef\xbb\xbf\"size\",\"colour\",\"good\"\n\n1,red,yes\n+2.50,,\n-300.0,\"a\"\"b,\nc\",\n,,yes\n\n",
-        "good,other,colour,size\nyes,7,red,1\n,,,2.5\n,\"x,y\",\"a\"\"b,\nc\",-.3e3\nyes,,,\n",
+        "\xef\xbb\xbf\"size\",\"colour\",\"good\"\n\n1,red,yes\n+2.50,,no\n-300.0,\"a\"\"b,\nc\",0\n,,yes\n\n",
+        "good,other,colour,size\nyes,7,red,1\nno,,,2.5\n0,\"x,y\",\"a\"\"b,\nc\",-.3e3\nyes,,,\n",
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         expect_rows(forms[i], 4, sizes, colours, labels);
