@@ -1,7 +1,8 @@
 /* Pass: the graph made smaller without changing a bit of what it computes.
  *
  * An embedding's row-sparse gradient that only its update reads is never made: gradient and update become one
- * "embedding_update", which sums duplicates and updates each touched row in one pass. Then whatever neither a loss, an
+ * "embedding_update", which sums duplicates and updates each touched row in one pass. Relu and its gradient become part of
+ * the products before them (fuse_linear.c). Then whatever neither a loss, an
  * output, an update nor a host function needs is dropped. */
 #include <string.h>
 
@@ -53,10 +54,11 @@ static td_status *fuse(td_plan *plan, int32_t update, int32_t gradient)
     return graph->failed ? td_graph_check(graph) : NULL;
 }
 
-static td_status *fuse_all(td_plan *plan, bool *replaced, int64_t n_nodes)
+static td_status *fuse_all(td_plan *plan, const td_plan_request *request, bool *replaced, int64_t n_nodes)
 {
     int32_t *uses = NULL;
     TD_TRY(count_uses(plan->graph, &uses));
+    td_fuse_linear(plan, request, uses, replaced);
     td_status *status = NULL;
     for (int32_t n = 0; n < n_nodes && !status; n++) {
         const td_node *node = &plan->graph->nodes[n];
@@ -137,7 +139,6 @@ static void renumber(td_plan *plan, const int32_t *map)
 
 td_status *td_pass_optimize(td_plan *plan, const td_plan_request *request)
 {
-    (void)request;
     td_graph *graph = plan->graph;
     td_status *status = NULL;
     bool *replaced = NULL, *keep = NULL, *keep_value = NULL;
@@ -146,7 +147,7 @@ td_status *td_pass_optimize(td_plan *plan, const td_plan_request *request)
     plan->random = td_graph_find(graph, "step.random").id;
     graph->phase = TD_UPDATE;
     TD_TRY_OR(status, done, TD_NEW(replaced, 2 * n_nodes + 1)); /* every node may get one fused successor */
-    TD_TRY_OR(status, done, fuse_all(plan, replaced, n_nodes));
+    TD_TRY_OR(status, done, fuse_all(plan, request, replaced, n_nodes));
     TD_TRY_OR(status, done, TD_NEW(keep, graph->n_nodes + 1));
     TD_TRY_OR(status, done, TD_NEW(keep_value, graph->n_values + 1));
     TD_TRY_OR(status, done, mark_needed(plan, replaced, keep, keep_value));

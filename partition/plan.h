@@ -140,6 +140,9 @@ typedef struct td_pass {
 #include "partition/passes.def"
 #undef TD_PASS
 
+/* Of pass optimize, in fuse_linear.c. `uses`: how many inputs each value is; nodes that are no longer needed are marked. */
+void td_fuse_linear(td_plan *plan, const td_plan_request *request, const int32_t *uses, bool *replaced);
+
 /* Runs all passes on `graph` (taken). `sites` is copied; `owner` is released with the plan (also on failure). */
 td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request,
                          void *owner, void (*owner_release)(void *owner), td_plan **out_plan) TD_MUST_USE;

@@ -11,7 +11,7 @@ enum {
     UNIT_ROWS = 48, /* what a thread gets at least, when a sum may be cut into parts instead */
     UNIT_COLUMNS = 64,
     PART_K = 512,    /* no part of a sum is shorter */
-    PIECES_EACH = 3, /* for a thread, if they are not tiny: threads are not equally fast all the time */
+    PIECES_EACH = 2, /* for a thread, if they are not tiny: threads are not equally fast all the time */
     TILE_ROWS = 12,  /* tiles are multiples of this by this: every instruction set's registers */
     TILE_COLUMNS = 32,
     ALIGNMENT_FLOATS = 16

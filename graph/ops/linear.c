@@ -1,4 +1,4 @@
-/* linear: x W^T + b, and the two ops of its gradient that are not a matmul.
+/* linear: x W^T + b, perhaps with a relu on top, and the gradients of weight and bias. That of x: linear_input_gradient.c.
  *
  * Reference sums run over the inner dimension in order, in double, rounded once: products of two floats are exact there,
  * so the same bits come from any compiler and instruction set. */
@@ -10,6 +10,11 @@
 #include "graph/ops/rules.h"
 
 /* ---- linear ----------------------------------------------------------------------------------------------------------- */
+
+static const td_attr_spec attrs[] = {
+    {.name = "relu", .type = TD_ATTR_BOOL, .help = "negative results become 0"},
+    {0},
+};
 
 static td_status *infer(td_infer *infer)
 {
@@ -40,8 +45,12 @@ static td_status *infer(td_infer *infer)
 static td_status *gradient(td_differentiate *d)
 {
     td_value dy = d->output_gradients[0];
-    if (d->wanted[0])
-        d->input_gradients[0] = td_matmul(dy, d->inputs[1], false, false);
+    if (td_attr_int(d->attrs, d->n_attrs, "relu", 0))
+        dy = td_build2("relu_gradient", NULL, d->outputs[0], dy, NULL, 0);
+    if (d->wanted[0]) {
+        const td_value inputs[3] = {dy, d->inputs[1], {d->graph, -1}};
+        d->input_gradients[0] = td_graph_add1(d->graph, "linear_input_gradient", NULL, inputs, 3, NULL, 0);
+    }
     if (d->wanted[1])
         d->input_gradients[1] = td_build2("linear_weight_gradient", NULL, dy, d->inputs[0], NULL, 0);
     if (d->n_inputs > 2 && d->wanted[2])
@@ -59,13 +68,14 @@ static td_status *reference(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0], *weight = &call->inputs[1], *y = &call->outputs[0];
     const td_tensor *bias = call->n_inputs > 2 && call->inputs[2].kind != TD_NONE ? &call->inputs[2] : NULL;
+    const bool relu = td_attr_int(call->attrs, call->n_attrs, "relu", 0) != 0;
     int64_t rows = td_tensor_rows(x), in = td_tensor_last(x), out = weight->dims[0];
     for (int64_t row = 0; row < rows; row++)
         for (int64_t o = 0; o < out; o++) {
             double sum = bias ? (double)td_get_f32(bias, o) : 0.0;
             for (int64_t i = 0; i < in; i++)
                 sum += (double)td_get_f32(x, row * in + i) * (double)td_get_f32(weight, o * in + i);
-            td_set_f32(y, row * out + o, (float)sum);
+            td_set_f32(y, row * out + o, relu && sum < 0.0 ? 0.0f : (float)sum);
         }
     return NULL;
 }
@@ -75,6 +85,7 @@ const td_op td_op_linear = {
     .summary = "x W^T + b over the last axis",
     .inputs = {{"x", 0}, {"weight", 0}, {"bias", TD_PORT_OPTIONAL}},
     .outputs = {{"y", 0}},
+    .attrs = attrs,
     .infer = infer,
     .gradient = gradient,
     .cost = cost,

@@ -99,11 +99,13 @@ static inline void gemm_pack_rest(gemm_source s, int64_t line, int64_t lines, in
         _mm_storeu_ps(to + q * width, _mm256_castps256_ps128(r[q]));
 }
 
-/* One full panel of a source stored across; returns the k it has done. */
+/* One full panel of a source stored across; returns the k it has done. The next panel's lines are fetched meanwhile. */
 static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_t k, float *to)
 {
     int64_t l = 0, whole = width / 8 * 8;
     for (; l + 8 <= k; l += 8) {
+        for (int64_t line = 0; l % 16 == 0 && line < width; line++)
+            __builtin_prefetch(gemm_source_at(s, width + line, l).data);
         for (int64_t line = 0; line < whole; line += 8)
             gemm_pack_eight(s, line, l, width, to + l * width + line);
         if (whole < width)
@@ -117,6 +119,7 @@ static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_
 static inline void gemm_pack_along_fast(gemm_source s, int64_t l, int64_t width, bool may_overrun, float *to)
 {
     int64_t i = 0;
+    __builtin_prefetch(gemm_source_at(s, l + GEMM_PACK_K, 0).data);
     for (; i + 8 <= width || (may_overrun && i < width); i += 8)
         _mm256_storeu_ps(to + i, gemm_load_eight(s, l, i));
     for (; i < width; i++)
