@@ -241,6 +241,9 @@ static td_status *add_training(td_section root, int64_t steps, td_train_options 
 {
     options->seed = (uint64_t)td_section_int(root, "train.seed");
     options->no_pipeline = !td_section_bool(root, "train.pipeline");
+    options->precision = !strcmp(td_section_string(root, "train.precision"), "bf16") ? TD_DENSE_BF16 : TD_FP32;
+    for (int32_t i = 0; i < td_section_count(root, "train.keep_fp32"); i++)
+        td_keep_fp32(options, td_section_string_at(root, "train.keep_fp32", i));
     const char *early = td_section_string(root, "train.early_lookup");
     options->early_lookup = !strcmp(early, "on") ? TD_ON : !strcmp(early, "off") ? TD_OFF : TD_AUTO;
     options->on_nan = !strcmp(td_section_string(root, "train.on_nan"), "skip") ? TD_NAN_SKIP : TD_NAN_STOP;

@@ -27,6 +27,7 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->devices);
     list_deinit(&options->placements);
     list_deinit(&options->groups);
+    list_deinit(&options->keep_fp32);
     td_free(options->default_device);
     td_machine_forget_plans(options->machine);
     td_machine_release(options->machine);
@@ -123,6 +124,13 @@ void td_place(td_train_options *options, const char *match, const char *target)
 void td_group(td_train_options *options, const char *match, td_optimizer optimizer)
 {
     td_status *status = append(&options->groups, match, NULL, NULL, &optimizer);
+    if (status)
+        fail(options, status);
+}
+
+void td_keep_fp32(td_train_options *options, const char *match)
+{
+    td_status *status = append(&options->keep_fp32, match, NULL, NULL, NULL);
     if (status)
         fail(options, status);
 }

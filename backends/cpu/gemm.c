@@ -27,7 +27,7 @@ td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capa
     gemm->isa = engine->isa;
     gemm->capacity = *capacity;
 #ifdef TANDEM_HAVE_ONEDNN
-    td_status *status = td_gemm_uses_onednn(engine)
+    td_status *status = td_gemm_uses_onednn(engine) && !capacity->is_bf16
                             ? td_gemm_tiles_create(engine->gemm == TD_GEMM_LIBRARY, capacity, &gemm->tiles)
                             : NULL;
     if (status) {
@@ -61,11 +61,12 @@ size_t td_gemm_scratch_bytes(const td_gemm *gemm)
 void td_gemm_finish_row(const td_gemm_shape *shape, const td_gemm_operands *operands, bool bias_is_one, int64_t row,
                         float *c)
 {
+    const float *bias = operands->bias;
     for (int64_t j = 0; shape->has_bias && j < shape->n; j++)
-        c[j] += operands->bias[bias_is_one ? 0 : j];
+        c[j] += bias[bias_is_one ? 0 : j];
     for (int64_t j = 0; shape->relu && j < shape->n; j++)
         c[j] = c[j] < 0.0f ? 0.0f : c[j];
-    const float *mask = shape->has_mask ? operands->mask + row * shape->n : NULL;
+    const float *mask = shape->has_mask ? (const float *)operands->mask + row * shape->n : NULL;
     for (int64_t j = 0; mask && j < shape->n; j++)
         c[j] = mask[j] <= 0.0f ? 0.0f : c[j];
 }
@@ -73,10 +74,11 @@ void td_gemm_finish_row(const td_gemm_shape *shape, const td_gemm_operands *oper
 /* k = 0: empty sums. */
 static void run_empty_sum(const td_gemm_shape *shape, const td_gemm_operands *operands)
 {
-    for (int64_t row = 0; row < shape->batch * shape->m; row++) {
+    float *c = operands->c;
+    for (int64_t row = 0; row < shape->batch * shape->m; row++, c += shape->n) {
         for (int64_t j = 0; j < shape->n; j++)
-            operands->c[row * shape->n + j] = 0.0f;
-        td_gemm_finish_row(shape, operands, false, row, operands->c + row * shape->n);
+            c[j] = 0.0f;
+        td_gemm_finish_row(shape, operands, false, row, c);
     }
 }
 
@@ -84,7 +86,7 @@ td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_
 {
     if (shape->batch == 0 || shape->m == 0 || shape->n == 0)
         return NULL;
-    if (shape->k == 0) {
+    if (shape->k == 0 && !shape->is_bf16) {
         run_empty_sum(shape, operands);
         return NULL;
     }

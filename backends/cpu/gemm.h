@@ -17,15 +17,16 @@
 
 /* `batch` products: A [m, k] (or [k, m] if transpose_a) times B [k, n] (or [n, k]), one after the other in memory; B may be
  * one for all. What follows the sums, in this order: the bias, n numbers, is added to every row; relu: negative numbers
- * become 0; mask: so does what stands where the mask, laid out as C is, is not positive. */
+ * become 0; mask: so does what stands where the mask, laid out as C is, is not positive. is_bf16: all operands are bf16
+ * instead of f32; sums are f32, rounded once, after all that. */
 typedef struct td_gemm_shape {
     int64_t batch, m, n, k;
-    bool transpose_a, transpose_b, shared_b, has_bias, relu, has_mask;
+    bool transpose_a, transpose_b, shared_b, has_bias, relu, has_mask, is_bf16;
 } td_gemm_shape;
 
 typedef struct td_gemm_operands {
-    const float *a, *b, *bias, *mask;
-    float *c;
+    const void *a, *b, *bias, *mask;
+    void *c;
     void *scratch; /* td_gemm_scratch_bytes */
 } td_gemm_operands;
 
@@ -57,7 +58,8 @@ typedef struct td_gemm_tile {
     bool transpose_a, transpose_b, has_bias, accumulate;
 } td_gemm_tile;
 
-/* What follows the sums, on one row (of those of all products) at c; `bias_is_one`: one number of bias for all of it. */
+/* What follows the sums of an f32 product, on one row (of those of all products) at c; `bias_is_one`: one number of bias for
+ * all of it. */
 void td_gemm_finish_row(const td_gemm_shape *shape, const td_gemm_operands *operands, bool bias_is_one, int64_t row,
                         float *c);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/cpu/gemm_cut.h"
+#include "base/half.h"
 
 enum {
     SLOTS = 16,     /* pieces in flight at once, at most: each packs operands in scratch of its own */
@@ -132,12 +133,19 @@ static int64_t slots_of(const td_gemm_shape *capacity)
     return td_clamp(pieces < worth ? pieces : worth, 1, SLOTS);
 }
 
+/* Sums of a bf16 product, before they are rounded. */
+static int64_t sum_floats(const td_gemm_shape *capacity)
+{
+    return capacity->is_bf16 ? round_up(capacity->batch * capacity->m * capacity->n, ALIGNMENT_FLOATS) : 0;
+}
+
 size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity)
 {
     if (capacity->batch == 0 || capacity->m == 0 || capacity->n == 0)
         return 0;
     td_gemm_shape shape = turned_if(is_turned(capacity), capacity);
-    int64_t floats = partial_floats(capacity) + slots_of(&shape) * td_gemm_packed_floats(shape.m, shape.n, shape.k);
+    int64_t floats = sum_floats(capacity) + partial_floats(capacity) +
+                     slots_of(&shape) * td_gemm_packed_floats(shape.m, shape.n, shape.k);
     return (size_t)floats * sizeof(float);
 }
 
@@ -150,6 +158,7 @@ typedef struct run {
     const td_gemm_operands *operands;
     td_gemm_own_cut cut;
     bool is_turned;
+    float *sums;              /* the operands' C, or of the scratch */
     float *partials, *packed; /* of the scratch */
     int64_t first_piece, packed_floats;
     bool slot_is_piece; /* the slot is the piece's place in the round rather than the thread */
@@ -174,24 +183,45 @@ static void run_piece(void *context, int64_t index, int32_t thread)
         .ldc = shape->n,
         .transpose_a = shape->transpose_a,
         .transpose_b = shape->transpose_b,
-        .c = part ? r->partials + (part - 1) * shape->batch * shape->m * shape->n + c : whole->c + c,
+        .c = part ? r->partials + (part - 1) * shape->batch * shape->m * shape->n + c : r->sums + c,
         .packed = r->packed + (r->slot_is_piece ? index : thread) * r->packed_floats,
     };
-    piece.a = whole->a + product * shape->m * shape->k +
-              (piece.transpose_a ? first_k * piece.lda + row : row * piece.lda + first_k);
-    piece.b = whole->b + (shape->shared_b ? 0 : product * shape->k * shape->n) +
-              (piece.transpose_b ? column * piece.ldb + first_k : first_k * piece.ldb + column);
-    if (cut->parts == 1) {
-        piece.bias = shape->has_bias ? whole->bias + (r->is_turned ? 0 : column) : NULL;
+    int64_t a =
+        product * shape->m * shape->k + (piece.transpose_a ? first_k * piece.lda + row : row * piece.lda + first_k);
+    int64_t b = (shape->shared_b ? 0 : product * shape->k * shape->n) +
+                (piece.transpose_b ? column * piece.ldb + first_k : first_k * piece.ldb + column);
+    int64_t element_bytes = shape->is_bf16 ? 2 : 4;
+    piece.is_bf16 = shape->is_bf16;
+    piece.a = (const char *)whole->a + a * element_bytes;
+    piece.b = (const char *)whole->b + b * element_bytes;
+    if (cut->parts == 1 && !shape->is_bf16) {
+        piece.bias = shape->has_bias ? (const float *)whole->bias + (r->is_turned ? 0 : column) : NULL;
         piece.bias_is_one = r->is_turned;
         piece.relu = shape->relu;
-        piece.mask = shape->has_mask ? whole->mask + c : NULL;
+        piece.mask = shape->has_mask ? (const float *)whole->mask + c : NULL;
     }
     r->kernel(&piece);
 }
 
+/* What follows the sums of a bf16 product, on one row: in f32, rounded once at the end. */
+static void round_row(const run *r, int64_t row, float *sums)
+{
+    const td_gemm_shape *shape = r->shape;
+    const uint16_t *bias = shape->has_bias ? r->operands->bias : NULL;
+    const uint16_t *mask = shape->has_mask ? (const uint16_t *)r->operands->mask + row * shape->n : NULL;
+    uint16_t *c = (uint16_t *)r->operands->c + row * shape->n;
+    for (int64_t j = 0; bias && j < shape->n; j++)
+        sums[j] += td_bf16_to_f32(bias[r->is_turned ? 0 : j]);
+    for (int64_t j = 0; shape->relu && j < shape->n; j++)
+        sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
+    for (int64_t j = 0; mask && j < shape->n; j++)
+        sums[j] = td_bf16_to_f32(mask[j]) <= 0.0f ? 0.0f : sums[j];
+    for (int64_t j = 0; j < shape->n; j++)
+        c[j] = td_f32_to_bf16(sums[j]);
+}
+
 /* The parts of sums, in order, then what follows the sums: on some rows of all products. */
-static void add_parts(void *context, int64_t index, int32_t thread)
+static void finish_rows(void *context, int64_t index, int32_t thread)
 {
     (void)thread;
     const run *r = context;
@@ -199,13 +229,16 @@ static void add_parts(void *context, int64_t index, int32_t thread)
     int64_t rows = shape->batch * shape->m, begin = index * UNIT_ROWS;
     int64_t end = begin + UNIT_ROWS < rows ? begin + UNIT_ROWS : rows;
     for (int64_t row = begin; row < end; row++) {
-        float *c = r->operands->c + row * shape->n;
+        float *sums = r->sums + row * shape->n;
         for (int64_t part = 1; part < r->cut.parts; part++) {
             const float *partial = r->partials + ((part - 1) * rows + row) * shape->n;
             for (int64_t j = 0; j < shape->n; j++)
-                c[j] += partial[j];
+                sums[j] += partial[j];
         }
-        td_gemm_finish_row(shape, r->operands, r->is_turned, row, c);
+        if (shape->is_bf16)
+            round_row(r, row, sums);
+        else
+            td_gemm_finish_row(shape, r->operands, r->is_turned, row, sums);
     }
 }
 
@@ -221,8 +254,11 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
         operands.b = asked_operands->a;
     }
     int32_t threads = td_team_threads(team), slots = (int32_t)slots_of(&largest);
-    r.cut = td_gemm_own_cut_of(capacity, asked, threads);
-    r.partials = operands.scratch;
+    r.cut.parts = 1;
+    if (shape.k)
+        r.cut = td_gemm_own_cut_of(capacity, asked, threads);
+    r.sums = shape.is_bf16 ? operands.scratch : operands.c;
+    r.partials = (float *)operands.scratch + sum_floats(capacity);
     r.packed = r.partials + partial_floats(capacity);
     r.packed_floats = td_gemm_packed_floats(largest.m, largest.n, largest.k);
     r.slot_is_piece = threads > slots;
@@ -230,6 +266,8 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
     int64_t round = r.slot_is_piece ? slots : pieces;
     for (; r.first_piece < pieces; r.first_piece += round)
         td_team_run_dynamic(team, td_clamp(pieces - r.first_piece, 0, round), run_piece, &r);
-    if (r.cut.parts > 1)
-        td_team_run(team, td_divide_up(shape.batch * shape.m, UNIT_ROWS), add_parts, &r);
+    if (shape.k == 0)
+        memset(r.sums, 0, (size_t)(shape.batch * shape.m * shape.n) * sizeof *r.sums);
+    if (r.cut.parts > 1 || shape.is_bf16)
+        td_team_run(team, td_divide_up(shape.batch * shape.m, UNIT_ROWS), finish_rows, &r);
 }

@@ -110,11 +110,13 @@ static tile_operands operands_of(const gemm_run *run, const td_gemm_tile *tile, 
     int64_t i = at.row * cut->tile_m, j = at.column * cut->tile_n, l = at.part * cut->tile_k;
     int64_t b_product = shape->shared_b ? 0 : at.product;
     return (tile_operands){
-        .a = whole->a + at.product * shape->m * shape->k + (tile->transpose_a ? l * tile->lda + i : i * tile->lda + l),
-        .b = whole->b + b_product * shape->k * shape->n + (tile->transpose_b ? j * tile->ldb + l : l * tile->ldb + j),
-        .bias = tile->has_bias ? whole->bias + j : NULL,
+        .a = (const float *)whole->a + at.product * shape->m * shape->k +
+             (tile->transpose_a ? l * tile->lda + i : i * tile->lda + l),
+        .b = (const float *)whole->b + b_product * shape->k * shape->n +
+             (tile->transpose_b ? j * tile->ldb + l : l * tile->ldb + j),
+        .bias = tile->has_bias ? (const float *)whole->bias + j : NULL,
         .c = at.part ? partial_at(run, at.index, at.part)
-                     : whole->c + at.product * shape->m * shape->n + i * tile->ldc + j,
+                     : (float *)whole->c + at.product * shape->m * shape->n + i * tile->ldc + j,
     };
 }
 
@@ -209,10 +211,10 @@ static void add_parts(void *context, int64_t index, int32_t thread)
     tile_place at = place_of(cut, index / chunks * cut->parts);
     int64_t rows = extent_of(shape->m, cut->tile_m, at.row), columns = extent_of(shape->n, cut->tile_n, at.column);
     int64_t end = first + ADD_ROWS < rows ? first + ADD_ROWS : rows;
-    const float *bias = shape->has_bias ? run->operands->bias + at.column * cut->tile_n : NULL;
+    const float *bias = shape->has_bias ? (const float *)run->operands->bias + at.column * cut->tile_n : NULL;
     for (int64_t r = first; r < end; r++) {
-        float *c = run->operands->c + at.product * shape->m * shape->n + (at.row * cut->tile_m + r) * shape->n +
-                   at.column * cut->tile_n;
+        float *c = (float *)run->operands->c + at.product * shape->m * shape->n +
+                   (at.row * cut->tile_m + r) * shape->n + at.column * cut->tile_n;
         for (int64_t part = 1; part < cut->parts; part++) {
             const float *partial = partial_at(run, at.index, part) + r * cut->tile_n;
             for (int64_t j = 0; j < columns; j++)
@@ -397,9 +399,9 @@ static td_status *run_library(td_gemm_tiles *gemm, const td_gemm_shape *shape, c
     int32_t before = td_onednn_threads();
     bool ran = true;
     for (int64_t p = 0; p < shape->batch && ran; p++)
-        ran = td_onednn_run(primitive, 0, operands->a + p * shape->m * shape->k,
-                            operands->b + (shape->shared_b ? 0 : p * shape->k * shape->n), operands->bias,
-                            operands->c + p * shape->m * shape->n, NULL);
+        ran = td_onednn_run(primitive, 0, (const float *)operands->a + p * shape->m * shape->k,
+                            (const float *)operands->b + (shape->shared_b ? 0 : p * shape->k * shape->n),
+                            operands->bias, (float *)operands->c + p * shape->m * shape->n, NULL);
     td_onednn_set_threads(before);
     return ran ? NULL
                : TD_ERROR(TD_INTERNAL, "oneDNN failed to run a product of %lld x %lld x %lld", (long long)shape->m,
@@ -415,7 +417,7 @@ static void finish_rows(void *context, int64_t index, int32_t thread)
     rest.has_bias = false;
     int64_t rows = rest.batch * rest.m, end = (index + 1) * ADD_ROWS < rows ? (index + 1) * ADD_ROWS : rows;
     for (int64_t row = index * ADD_ROWS; row < end; row++)
-        td_gemm_finish_row(&rest, run->operands, false, row, run->operands->c + row * rest.n);
+        td_gemm_finish_row(&rest, run->operands, false, row, (float *)run->operands->c + row * rest.n);
 }
 
 td_status *td_gemm_tiles_run(td_gemm_tiles *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands,

@@ -31,6 +31,9 @@ typedef struct td_plan td_plan;
 typedef struct td_store td_store;
 typedef struct td_machine td_machine;
 
+/* What layers compute in: see td_train_options. */
+typedef enum td_precision { TD_FP32 = 0, TD_DENSE_BF16 } td_precision;
+
 typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
 
 /* What becomes of a step whose loss is not a finite number. It never touches parameters or state. */
@@ -58,7 +61,10 @@ typedef struct td_train_options {
     bool no_pipeline;       /* each step ends before the next begins */
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
-    td_option_list devices, placements, groups;
+    /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
+     * parameters and optimizers stay f32, and so does everything else. */
+    td_precision precision;
+    td_option_list devices, placements, groups, keep_fp32;
     char *default_device;
     td_machine *machine;
     td_status *error;
@@ -78,6 +84,9 @@ void td_place(td_train_options *options, const char *match, const char *target);
 void td_place_because(td_train_options *options, const char *match, const char *target, const char *cause);
 /* An optimizer group: parameters whose names match and that no earlier group matched. */
 void td_group(td_train_options *options, const char *match, td_optimizer optimizer);
+
+/* Layers whose name matches stay f32 whatever the precision. */
+void td_keep_fp32(td_train_options *options, const char *match);
 
 /* A plan for training: forward, backward of `loss` (one f32 number), updates. Every trainable parameter needs a group. */
 td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan) TD_MUST_USE;

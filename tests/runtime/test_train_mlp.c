@@ -1,4 +1,5 @@
 /* The thin path: a perceptron trains on one device, and cut over two gives the same bits; evaluating it is no step. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -77,8 +78,8 @@ static td_graph *build(td_value *out_loss)
     return graph;
 }
 
-static uint64_t train(const char *accelerator, const char *placed, record *out_record,
-                      td_session_counters *out_counters)
+static uint64_t train_in(td_precision precision, const char *keep, const char *accelerator, const char *placed,
+                         record *out_record, td_session_counters *out_counters)
 {
     td_value loss;
     td_graph *graph = build(&loss);
@@ -87,6 +88,9 @@ static uint64_t train(const char *accelerator, const char *placed, record *out_r
         td_add_device(&options, "accel", accelerator);
     if (placed)
         td_place(&options, placed, "cpu");
+    options.precision = precision;
+    if (keep)
+        td_keep_fp32(&options, keep);
     td_group(&options, "*", td_adam(1e-2));
     td_plan *plan = NULL;
     td_store *store = NULL;
@@ -115,6 +119,12 @@ static uint64_t train(const char *accelerator, const char *placed, record *out_r
     return checksum;
 }
 
+static uint64_t train(const char *accelerator, const char *placed, record *out_record,
+                      td_session_counters *out_counters)
+{
+    return train_in(TD_FP32, NULL, accelerator, placed, out_record, out_counters);
+}
+
 static void test_a_perceptron_learns_and_a_cut_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -132,6 +142,28 @@ static void test_a_perceptron_learns_and_a_cut_gives_the_same_bits(void **state)
     uint64_t accelerated = train("emulated:memory=64MiB,cores=1", NULL, &all, &counters);
     assert_true(single == accelerated);
     assert_memory_equal(one.losses, all.losses, sizeof one.losses);
+}
+
+/* bf16 has 8 bits: losses are near those of f32, not theirs; a cut changes no rounding; what is kept in f32 counts. */
+static void test_layers_in_bf16_learn_alike_and_a_cut_gives_the_same_bits(void **state)
+{
+    (void)state;
+    record full, one, cut, all, kept, last;
+    td_session_counters counters;
+    uint64_t in_f32 = train(NULL, NULL, &full, &counters);
+    uint64_t single = train_in(TD_DENSE_BF16, NULL, NULL, NULL, &one, &counters);
+    assert_true(single != in_f32);
+    for (int i = 0; i < 5; i++)
+        assert_true(fabsf(one.losses[i] - full.losses[i]) < 0.02f * full.losses[i]);
+    assert_true(one.losses[STEPS - 2] < 0.5f * one.losses[0]);
+    assert_true(single == train_in(TD_DENSE_BF16, NULL, "emulated:memory=64MiB,cores=1", "fc.1*", &cut, &counters));
+    assert_memory_equal(one.losses, cut.losses, sizeof one.losses);
+    assert_true(counters.to_device_bytes > 0);
+    assert_true(single == train_in(TD_DENSE_BF16, NULL, "emulated:memory=64MiB,cores=1", NULL, &all, &counters));
+    assert_true(in_f32 == train_in(TD_DENSE_BF16, "*", NULL, NULL, &kept, &counters));
+    assert_memory_equal(full.losses, kept.losses, sizeof full.losses);
+    uint64_t mixed = train_in(TD_DENSE_BF16, "fc.2/*", NULL, NULL, &last, &counters);
+    assert_true(mixed != single && mixed != in_f32);
 }
 
 typedef struct steps_seen {
@@ -190,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_perceptron_learns_and_a_cut_gives_the_same_bits),
+        cmocka_unit_test(test_layers_in_bf16_learn_alike_and_a_cut_gives_the_same_bits),
         cmocka_unit_test(test_evaluating_adds_no_steps_to_the_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,23 @@ static inline bool is_dense_f32(const td_tensor *tensor)
     return td_cpu_is(tensor, TD_DENSE, TD_F32);
 }
 
+/* All of f32, or all of bf16. */
+static inline bool are_alike_f32_or_bf16(const td_kernel_call *call)
+{
+    td_dtype dtype = call->inputs[0].dtype;
+    if (dtype != TD_F32 && dtype != TD_BF16)
+        return false;
+    for (int32_t i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i].kind != TD_NONE && !td_cpu_is(&call->inputs[i], TD_DENSE, dtype))
+            return false;
+    return true;
+}
+
+static inline bool is_bf16(const td_kernel_call *call)
+{
+    return call->inputs[0].dtype == TD_BF16;
+}
+
 static inline void destroy_gemm(void *state)
 {
     td_gemm_destroy(state);
