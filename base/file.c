@@ -44,6 +44,11 @@ static bool injected(void)
     return false;
 }
 
+bool td_file_inject(void)
+{
+    return injected();
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------------------ */
 
 static td_status *cannot(const char *path, const char *verb)

@@ -48,5 +48,7 @@ void td_file_writer_discard(td_file_writer *writer);
 void td_file_fail_after(uint64_t n);
 /* True once an injected failure has happened since td_file_fail_after. */
 bool td_file_failed(void);
+/* For those who write files by themselves: counts one operation; true, with errno set, where it must not be done. */
+bool td_file_inject(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { HEADER_BYTES = 64, HUGE_PAGE_BYTES = 2 << 20 };
 
@@ -136,6 +137,38 @@ void td_free(void *memory)
     header *head = header_of(memory);
     count_free(head->bytes);
     free(head->block);
+}
+
+void *td_reserve(size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2 || should_fail())
+        return NULL;
+    void *memory =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+#ifdef MADV_NOHUGEPAGE
+    (void)madvise(memory, bytes,
+                  MADV_NOHUGEPAGE); /* one written byte would take 2 MiB; kernels without large pages refuse */
+#endif
+    return memory;
+}
+
+void td_unreserve(void *memory, size_t bytes)
+{
+    if (memory)
+        (void)munmap(memory, bytes ? bytes : 1);
+}
+
+void td_reserve_drop(void *memory, size_t bytes)
+{
+    (void)madvise(memory, bytes, MADV_DONTNEED);
+}
+
+size_t td_page_bytes(void)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > 0 ? (size_t)bytes : 4096;
 }
 
 td_memory_counters td_memory_read(void)

@@ -25,6 +25,15 @@ char *td_format(const char *format, ...) TD_PRINTF(1, 2);
 char *td_vformat(const char *format, va_list arguments);
 void td_free(void *memory);
 
+/* Address space, page-aligned, of which each page takes memory (zeroed, of the small kind) only once it is written to. Not part
+ * of bytes_now: who writes the pages counts them. NULL when there is none: a limit of address space, or an overcommit policy
+ * that counts what is reserved. */
+void *td_reserve(size_t bytes);
+void td_unreserve(void *memory, size_t bytes); /* NULL is fine */
+/* Gives back the memory of whole pages within a reservation; they read as zeros again. */
+void td_reserve_drop(void *memory, size_t bytes);
+size_t td_page_bytes(void);
+
 typedef struct td_memory_counters {
     uint64_t bytes_now, bytes_peak, allocations, frees;
 } td_memory_counters;

@@ -68,6 +68,25 @@ static td_status *print_devices(const json_t *plan, FILE *out)
     return td_table_print(&table, "  ", out);
 }
 
+/* Tables that are not simply in memory: how much there is of them, in memory at most, and in a file at most. */
+static void print_paging(const json_t *plan, FILE *out)
+{
+    size_t i;
+    const json_t *device;
+    json_array_foreach(json_object_get(plan, "devices"), i, device)
+    {
+        char all[TD_UNIT_TEXT], resident[TD_UNIT_TEXT], file[TD_UNIT_TEXT];
+        if (number_of(device, "table_bytes") <= 0)
+            continue;
+        fprintf(out, "\n  tables on %s: %s of rows and state, at most %s of them in memory", text_of(device, "name"),
+                td_format_bytes(all, number_of(device, "table_bytes")),
+                td_format_bytes(resident, number_of(device, "table_resident_bytes")));
+        if (number_of(device, "table_file_bytes") > 0)
+            fprintf(out, ", up to %s in a file", td_format_bytes(file, number_of(device, "table_file_bytes")));
+        fputc('\n', out);
+    }
+}
+
 /* "bottom, lookup", or "-"; what does not fit is counted. */
 static void join_names(const json_t *list, char *buffer, size_t bytes)
 {
@@ -205,6 +224,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan's tables");
     print_model(setup, out);
     td_status *status = print_devices(json, out);
+    print_paging(json, out);
     fputc('\n', out);
     if (!status)
         status = print_subgraphs(json, out);

@@ -144,6 +144,26 @@ static void add_rules(td_section root, td_train_options *options)
         td_default_device(options, td_section_string(root, "placement.default"));
 }
 
+/* ---- tables --------------------------------------------------------------------------------------------------------------- */
+
+static td_status *add_tables(td_section root, td_train_options *options)
+{
+    const char *storage = td_section_string(root, "tables.storage");
+    char *path = NULL;
+    TD_TRY(td_section_path(root, "tables.path", &path));
+    td_table_options tables = {.storage = !strcmp(storage, "file")     ? TD_TABLE_FILE
+                                          : !strcmp(storage, "sparse") ? TD_TABLE_SPARSE
+                                                                       : TD_TABLE_MEMORY,
+                               .match = td_section_string(root, "tables.match"),
+                               .path = path,
+                               .least_bytes = td_section_size(root, "tables.least")};
+    if (td_section_has(root, "tables.resident"))
+        tables.resident_bytes = td_section_size(root, "tables.resident");
+    td_tables(options, tables);
+    td_free(path);
+    return NULL;
+}
+
 /* ---- optimizers ---------------------------------------------------------------------------------------------------------- */
 
 /* 0 in td_optimizer means "not given"; a zero that was given must say so. */
@@ -256,6 +276,8 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
     td_status *status = add_devices(root, NULL, false, out_options);
     if (!status)
         status = add_training(root, steps, out_options);
+    if (!status)
+        status = add_tables(root, out_options);
     if (status) {
         td_train_options_deinit(out_options);
         return status;

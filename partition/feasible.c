@@ -1,4 +1,5 @@
-/* Pass: the proof that each device's peak (store, arena, scratch) fits its memory, before anything is allocated. The refusal
+/* Pass: the proof that each device's peak (store, arena, scratch) fits its memory (the host without a limit of its own: what the
+ * machine and the control group give this process), before anything is allocated. The refusal
  * names the device, how many bytes are short, and the largest tenants. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static td_status *find_tenants(const td_plan *plan, int32_t site, tenant **out_t
     for (int32_t v = 0; v < plan->graph->n_values; v++) {
         const td_plan_value *value = &plan->values[v];
         all[v].name = plan->graph->values[v].name;
-        bool here = value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA);
+        bool here = value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA) &&
+                    (value->table < 0 || plan->tables[value->table].storage == TD_TABLE_MEMORY);
         if (!here)
             continue;
         if (plan->graph->values[v].class == TD_CLASS_STATE)
@@ -83,12 +85,29 @@ static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_
     return status;
 }
 
+/* Rows that a step in flight works on cannot leave memory. */
+static td_status *check_resident(const td_plan *plan)
+{
+    const td_plan_paging *paging = &plan->paging;
+    char bound[TD_UNIT_TEXT], needs[TD_UNIT_TEXT];
+    if (!paging->file_bytes || paging->needed_bytes <= paging->resident_bytes)
+        return NULL;
+    return td_status_help(
+        TD_ERROR(TD_DOES_NOT_FIT,
+                 "does not fit: %s of tables may be in memory and two steps may touch %s of their pages",
+                 td_format_bytes(bound, (double)paging->resident_bytes),
+                 td_format_bytes(needs, (double)paging->needed_bytes)),
+        "try: tables.resident: %lld (bytes), or a smaller data.batch", (long long)paging->needed_bytes);
+}
+
 td_status *td_pass_feasible(td_plan *plan, const td_plan_request *request)
 {
-    (void)request;
+    TD_TRY(check_resident(plan));
     for (int32_t s = 0; s < plan->n_sites; s++) {
         int64_t need = plan->arenas[s].store_bytes + plan->arenas[s].bytes;
         int64_t capacity = (int64_t)plan->sites[s].properties.memory_bytes;
+        if (!capacity && plan->sites[s].is_host)
+            capacity = request->host_memory_bytes;
         if (capacity && need > capacity)
             return refuse(plan, s, need, capacity);
     }

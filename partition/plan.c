@@ -55,6 +55,8 @@ void td_plan_release(td_plan *plan)
     td_free(plan->sequence);
     td_free(plan->reach);
     td_free(plan->arenas);
+    td_free(plan->tables);
+    td_free(plan->paging.path);
     td_free(plan->sites);
     td_free(plan->key);
     td_graph_destroy(plan->graph);
@@ -80,7 +82,7 @@ td_status *td_plan_follow(td_plan *plan)
         if (!values)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan of %lld values", (long long)graph->n_values);
         for (int64_t i = plan->values_capacity; i < graph->n_values; i++)
-            values[i] = (td_plan_value){.device = -1, .root = -1};
+            values[i] = (td_plan_value){.device = -1, .root = -1, .table = -1};
         plan->values = values;
         plan->values_capacity = graph->n_values;
     }

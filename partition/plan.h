@@ -40,6 +40,7 @@ typedef struct td_plan_value {
     bool doubled;        /* one block per step parity, so the next step may fill its own while this one is read */
     int64_t bytes[3];    /* data, index, count at capacity */
     int64_t offset;      /* of the block in the arena */
+    int32_t table;       /* of a table's rows and their state: in plan->tables; -1: none */
     int64_t block_bytes; /* of one parity, aligned */
 } td_plan_value;
 
@@ -83,6 +84,23 @@ typedef struct td_plan_arena {
     int64_t store_bytes, parameter_bytes, state_bytes;
 } td_plan_arena;
 
+/* A parameter that is read by rows alone, and the state over the same rows. */
+typedef struct td_plan_table {
+    int32_t parameter, states[TD_MAX_SLOTS], n_states; /* values */
+    td_table_storage storage;
+    bool updated; /* this plan trains it */
+} td_plan_table;
+
+/* What tables that are not simply in memory need, all on the host. */
+typedef struct td_plan_paging {
+    int64_t bytes;          /* of address space: rows and state */
+    int64_t resident_bytes; /* the most of it that is in memory at a time */
+    int64_t needed_bytes;   /* what two steps may touch: resident_bytes must not be less where there is a file */
+    int64_t overhead_bytes; /* keeping books, at most */
+    int64_t file_bytes;     /* the most that the file takes */
+    char *path;             /* its folder */
+} td_plan_paging;
+
 /* What the planner is asked for. */
 typedef struct td_plan_request {
     int32_t loss; /* value, or -1 */
@@ -95,6 +113,7 @@ typedef struct td_plan_request {
     /* Bytes that the store holds on a site already, whether this plan uses them or not; NULL: none. */
     int64_t (*held)(const void *context, int32_t site);
     const void *home_context;
+    int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
 } td_plan_request;
 
 struct td_plan {
@@ -126,6 +145,9 @@ struct td_plan {
     uint64_t *reach;   /* bit (a * words + b): cluster a ends before cluster b begins */
     int64_t reach_words;
     td_plan_arena *arenas; /* as sites */
+    td_plan_table *tables;
+    int32_t n_tables;
+    td_plan_paging paging;
     bool pipelined, early_lookup;
     double plan_s, bound_s;
     char **dumps; /* text after each pass */
@@ -175,6 +197,9 @@ int32_t td_plan_root(const td_plan *plan, int32_t value);
 /* Whether two roots may hold the same bytes. */
 bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b);
 bool td_op_is_lookup(const td_op *op);
+/* tables.c: whether an op reads or writes input `port` by rows alone, and which input then holds the ids of the rows that it
+ * touches first in a step (-1: rows that a lookup of the same step has touched). */
+bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, int32_t *out_ids);
 /* Keeps nodes with keep[n] and the values they touch; renumbers. *out_map[v]: new id or -1; td_free it. */
 td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map) TD_MUST_USE;
 

@@ -87,6 +87,11 @@ td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index)
                                       .state_bytes = (uint64_t)arena->state_bytes,
                                       .activation_bytes = (uint64_t)arena->bytes,
                                       .is_host = site->is_host};
+    if (index == plan->host) {
+        summary.table_bytes = (uint64_t)plan->paging.bytes;
+        summary.table_resident_bytes = (uint64_t)plan->paging.resident_bytes;
+        summary.table_file_bytes = (uint64_t)plan->paging.file_bytes;
+    }
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].device == index && plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             summary.busy_s += plan->clusters[c].seconds;
@@ -116,7 +121,8 @@ static json_t *tenants_json(const td_plan *plan, int32_t site, named_bytes *all)
     int64_t n = 0;
     for (int32_t v = 0; v < plan->graph->n_values; v++) {
         const td_plan_value *value = &plan->values[v];
-        if (value->device == site && (value->storage == TD_STORE || value->storage == TD_ARENA))
+        bool paged = value->table >= 0 && plan->tables[value->table].storage != TD_TABLE_MEMORY;
+        if (value->device == site && !paged && (value->storage == TD_STORE || value->storage == TD_ARENA))
             all[n++] = (named_bytes){plan->graph->values[v].name, value->block_bytes * (value->doubled ? 2 : 1)};
     }
     qsort(all, (size_t)n, sizeof *all, compare_named);
@@ -128,10 +134,12 @@ static json_t *tenants_json(const td_plan *plan, int32_t site, named_bytes *all)
 static json_t *device_json(const td_plan *plan, int32_t index, named_bytes *room)
 {
     td_plan_device_summary d = td_plan_device(plan, index);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name, "backend", d.backend,
-                     "description", d.description, "capacity_bytes", (json_int_t)d.capacity_bytes, "peak_bytes",
-                     (json_int_t)d.peak_bytes, "parameter_bytes", (json_int_t)d.parameter_bytes, "state_bytes",
-                     (json_int_t)d.state_bytes, "activation_bytes", (json_int_t)d.activation_bytes, "busy_ms",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name,
+                     "backend", d.backend, "description", d.description, "capacity_bytes", (json_int_t)d.capacity_bytes,
+                     "peak_bytes", (json_int_t)d.peak_bytes, "parameter_bytes", (json_int_t)d.parameter_bytes,
+                     "state_bytes", (json_int_t)d.state_bytes, "activation_bytes", (json_int_t)d.activation_bytes,
+                     "table_bytes", (json_int_t)d.table_bytes, "table_resident_bytes",
+                     (json_int_t)d.table_resident_bytes, "table_file_bytes", (json_int_t)d.table_file_bytes, "busy_ms",
                      d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index, room));
 }
 

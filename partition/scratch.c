@@ -66,8 +66,11 @@ static void add_store(td_plan *plan, const td_plan_request *request)
         td_plan_arena *arena = &plan->arenas[plan->values[v].device];
         bool parameter = plan->graph->values[v].class == TD_CLASS_PARAMETER;
         *(parameter ? &arena->parameter_bytes : &arena->state_bytes) += plan->values[v].bytes[0];
-        arena->store_bytes += plan->values[v].block_bytes;
+        int32_t table = plan->values[v].table;
+        if (table < 0 || plan->tables[table].storage == TD_TABLE_MEMORY)
+            arena->store_bytes += plan->values[v].block_bytes;
     }
+    plan->arenas[plan->host].store_bytes += plan->paging.resident_bytes + plan->paging.overhead_bytes;
     for (int32_t s = 0; request->held && s < plan->n_sites; s++) {
         int64_t held = request->held(request->home_context, s);
         plan->arenas[s].store_bytes = held > plan->arenas[s].store_bytes ? held : plan->arenas[s].store_bytes;

@@ -56,6 +56,30 @@ static td_status *bind_arguments(const td_session *session, td_instruction *in, 
     return NULL;
 }
 
+/* An op on a table whose rows are not simply in memory. */
+static td_status *bind_table(const td_session *session, td_instruction *in, const td_node *node)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        int32_t entry = node->inputs[i] < 0 ? -1 : session->store_entries[node->inputs[i]], ids = -1;
+        if (entry < 0 || !session->store->entries[entry].table)
+            continue;
+        if (!td_plan_reads_rows(plan, node, i, &ids))
+            return td_status_help(TD_ERROR(TD_UNSUPPORTED,
+                                           "%s \"%s\" needs all of \"%s\", of which only rows are in memory",
+                                           node->op->name, node->name, session->store->entries[entry].name),
+                                  "keep this table in memory: tables.storage=memory, or another tables.match");
+        if (ids < 0)
+            continue;
+        int32_t table = plan->values[node->inputs[i]].table;
+        in->table = session->store->entries[entry].table;
+        in->table_ids = ids;
+        in->table_offset = td_attr_int(node->attrs, node->n_attrs, "offset", 0);
+        in->table_write = table >= 0 && plan->tables[table].updated;
+    }
+    return NULL;
+}
+
 static td_status *bind_instruction(td_session *session, td_instruction *in, int32_t node_id)
 {
     const td_plan *plan = session->plan;
@@ -81,6 +105,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     td_kernel_call at_capacity;
     td_tensor *storage = NULL;
     size_t scratch = 0;
+    TD_TRY(bind_table(session, in, node));
     TD_TRY(td_plan_call(plan->graph, node_id, NULL, &at_capacity, &storage));
     td_status *status = site->api->kernel_prepare(site->device, &at_capacity, &in->kernel, &scratch);
     td_free(storage);
@@ -134,12 +159,30 @@ static bool makes_loss(const td_plan *plan, const td_cluster *cluster)
     return producer >= 0 && plan->nodes[producer].cluster == (int32_t)(cluster - plan->clusters);
 }
 
+/* A device that runs a subgraph whole cannot be told, op by op, which rows to bring in. */
+static td_status *check_delegate(const td_session *session, const td_cluster *cluster)
+{
+    const td_plan *plan = session->plan;
+    for (int32_t i = 0; i < cluster->n; i++) {
+        const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
+        for (int32_t k = 0; k < node->n_inputs; k++) {
+            int32_t entry = node->inputs[k] < 0 ? -1 : session->store_entries[node->inputs[k]];
+            if (entry >= 0 && session->store->entries[entry].table)
+                return TD_ERROR(TD_UNSUPPORTED,
+                                "\"%s\" is not simply in memory, and its device runs \"%s\" as one kernel",
+                                session->store->entries[entry].name, cluster->name);
+        }
+    }
+    return NULL;
+}
+
 static td_status *bind_delegate(td_session *session, const td_cluster *cluster, td_instruction *in)
 {
     size_t scratch = 0;
     in->node = session->plan->sequence[cluster->first];
     in->updates = has_update(session->plan, cluster);
     in->guarded = in->updates && !makes_loss(session->plan, cluster);
+    TD_TRY(check_delegate(session, cluster));
     TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
     if (!in->kernel)
         return TD_ERROR(TD_INTERNAL, "subgraph \"%s\": its device took it over when planned, and declines now",

@@ -2,7 +2,8 @@
  *
  * A directory of safetensors shards (`param/<name>`, `state/<parameter>/<slot>`) and manifest.json, written last, so that a
  * directory with a manifest is whole: it holds counters, data position, and size and checksum of every shard. Nothing in it
- * depends on where parameters lived. Saving and loading go through one piece of a few MiB. Loading checks everything (every
+ * depends on where parameters lived, save that tables which were not simply in memory have only their rows that are there
+ * (checkpoint_rows.h, version 2); any store loads either. Saving and loading go through one piece of a few MiB. Loading checks everything (every
  * shard's checksum, every name, dtype and shape) before the first byte of the store changes. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,11 +15,11 @@
 #include "base/memory.h"
 #include "base/safetensors.h"
 #include "base/string.h"
-#include "runtime/store.h"
+#include "runtime/checkpoint_rows.h"
 
 #define MANIFEST "manifest.json"
 static const char format_name[] = "tandem-checkpoint";
-enum { FORMAT_VERSION = 1, PIECE_BYTES = 4 << 20 };
+enum { FORMAT_VERSION = 1, VERSION_WITH_ROWS = 2, PIECE_BYTES = 4 << 20 };
 static const int64_t shard_bytes = (int64_t)2 << 30; /* a larger parameter has a shard of its own */
 
 static char *tensor_name(const td_store_entry *entry)
@@ -31,31 +32,71 @@ static td_status *no_memory(void)
     return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
 }
 
+/* "rows/<parameter>", for a parameter as for its state ("<parameter>/<slot>"). */
+static char *rows_name(const td_store_entry *entry)
+{
+    const char *slot = entry->is_parameter ? NULL : strrchr(entry->name, '/');
+    return td_format("rows/%.*s", (int)(slot ? slot - entry->name : (long)strlen(entry->name)), entry->name);
+}
+
 static int64_t data_bytes(const td_store_entry *entry)
 {
+    if (entry->table)
+        return entry->table->n_there * (entry->table->arrays[entry->array].row_bytes + 8 * entry->is_parameter);
     return td_tensor_elements(&entry->tensor) * (int64_t)td_dtype_bytes(entry->tensor.dtype);
 }
 
 /* ---- saving -------------------------------------------------------------------------------------------------------------------- */
+
+/* A table of which only some rows are there, and, with its parameter, which ones. */
+static td_status *declare_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *name)
+{
+    int64_t dims[TD_MAX_RANK];
+    memcpy(dims, entry->tensor.dims, sizeof dims);
+    dims[0] = entry->table->n_there;
+    TD_TRY(td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, dims));
+    if (!entry->is_parameter)
+        return NULL;
+    char *rows = rows_name(entry);
+    td_status *status = rows ? td_safetensors_declare(writer, rows, TD_I64, 1, dims) : no_memory();
+    td_free(rows);
+    return status;
+}
 
 static td_status *declare_entries(td_safetensors_writer *writer, const td_store *store, int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; i++) {
         const td_store_entry *entry = &store->entries[i];
         char *name = tensor_name(entry);
-        td_status *status =
-            name ? td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims)
-                 : no_memory();
+        td_status *status = NULL;
+        if (!name)
+            status = no_memory();
+        else if (entry->table)
+            status = declare_rows(writer, entry, name);
+        else
+            status = td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
         td_free(name);
         TD_TRY(status);
     }
     return NULL;
 }
 
+static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry *entry)
+{
+    char *name = tensor_name(entry), *rows = rows_name(entry);
+    td_status *status =
+        name && rows ? td_checkpoint_write_rows(writer, entry, name, entry->is_parameter ? rows : NULL) : no_memory();
+    td_free(name);
+    td_free(rows);
+    return status;
+}
+
 static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
 {
     const td_store_entry *entry = &store->entries[index];
     int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype), n = td_tensor_elements(&entry->tensor);
+    if (entry->table)
+        return write_rows(writer, entry);
     char *name = tensor_name(entry);
     td_status *status = name ? NULL : no_memory();
     for (int64_t first = 0; first < n && !status; first += PIECE_BYTES / size) {
@@ -113,22 +154,49 @@ static td_status *write_shards(const td_store *store, const char *directory, jso
     return status;
 }
 
+/* For every tensor of which only some rows are written: how many there are in all, and what the others hold. NULL: no memory. */
+static json_t *list_tables(const td_store *store)
+{
+    json_t *tables = json_object();
+    for (int32_t i = 0; tables && i < store->n_entries; i++) {
+        const td_store_entry *entry = &store->entries[i];
+        char *name = entry->table ? tensor_name(entry) : NULL;
+        const td_initializer *how = &entry->initial.how;
+        json_t *one = entry->table ? json_pack("{s:I, s:i, s:f, s:f}", "rows", (json_int_t)entry->tensor.dims[0],
+                                               "kind", (int)how->kind, "a", how->a, "b", how->b)
+                                   : NULL;
+        bool good = !entry->table || (name && one && json_object_set(tables, name, one) == 0);
+        json_decref(one);
+        td_free(name);
+        if (!good) {
+            json_decref(tables);
+            tables = NULL;
+        }
+    }
+    return tables;
+}
+
 static td_status *write_manifest(const td_store *store, const char *directory, td_data_position position,
                                  json_t *shards)
 {
-    json_t *root = json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O}", "format", format_name, "version",
-                             FORMAT_VERSION, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates,
-                             "seed", (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
-                             (json_int_t)position.batch, "shards", shards);
+    json_t *tables = list_tables(store);
+    int version = json_object_size(tables) ? VERSION_WITH_ROWS : FORMAT_VERSION;
+    json_t *root = tables ? json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O}", "format", format_name, "version",
+                                      version, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates,
+                                      "seed", (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch,
+                                      "batch", (json_int_t)position.batch, "shards", shards)
+                          : NULL;
     if (root && isfinite(store->last_loss) && json_object_set_new(root, "loss", json_real(store->last_loss)) != 0) {
         json_decref(root);
         root = NULL;
     }
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
+    bool listed = root && (version == FORMAT_VERSION || json_object_set(root, "tables", tables) == 0);
+    char *text = listed ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
     td_status *status = text && path ? td_file_write(path, text, strlen(text)) : no_memory();
     free(text); /* jansson's own allocation */
     td_free(path);
     json_decref(root);
+    json_decref(tables);
     return status;
 }
 
@@ -148,6 +216,7 @@ td_status *td_store_save(const td_store *store, const char *directory, td_data_p
 typedef struct loading {
     td_store *store;
     const char *directory;
+    const json_t *manifest;
     td_safetensors **files;
     size_t n_files;
     bool has_state; /* the store has optimizer state: every parameter of the checkpoint must have a place */
@@ -193,9 +262,10 @@ static td_status *read_manifest(const char *directory, json_t **out_root)
         return TD_ERROR(TD_DATA_ERROR, MANIFEST ":%d:%d: %s", error.line, error.column, error.text);
     if (!format || strcmp(format, format_name) != 0)
         status = damaged("\"format\" does not say so");
-    else if (json_integer_value(json_object_get(root, "version")) != FORMAT_VERSION)
-        status = TD_ERROR(TD_UNSUPPORTED, MANIFEST ": version %lld; this program reads %d",
-                          (long long)json_integer_value(json_object_get(root, "version")), (int)FORMAT_VERSION);
+    else if (json_integer_value(json_object_get(root, "version")) < FORMAT_VERSION ||
+             json_integer_value(json_object_get(root, "version")) > VERSION_WITH_ROWS)
+        status = TD_ERROR(TD_UNSUPPORTED, MANIFEST ": version %lld; this program reads up to %d",
+                          (long long)json_integer_value(json_object_get(root, "version")), (int)VERSION_WITH_ROWS);
     else if (!json_is_array(json_object_get(root, "shards")))
         status = damaged("it lists no shards");
     else
@@ -271,22 +341,55 @@ static td_status *refuse_shape(const char *name, const td_safetensors_tensor *te
     return status;
 }
 
+static const json_t *table_of(const loading *l, const char *tensor)
+{
+    return json_object_get(json_object_get(l->manifest, "tables"), tensor);
+}
+
+/* Where the checkpoint has only some rows of an entry, their indices. */
+static td_status *find_rows(const loading *l, const td_store_entry *entry, const char *name, td_packed *out)
+{
+    const json_t *table = table_of(l, name);
+    if (!table)
+        return NULL;
+    char *rows = rows_name(entry);
+    if (!rows)
+        return no_memory();
+    out->rows = find_tensor(l, rows, &out->rows_file);
+    td_status *status = NULL;
+    if (!out->rows || out->rows->dtype != TD_I64 || out->rows->rank != 1 || out->tensor->rank < 1 ||
+        out->tensor->dims[0] != out->rows->elements)
+        status = TD_ERROR(TD_DATA_ERROR, "\"%s\" has no \"%s\" that fits it", name, rows);
+    td_free(rows);
+    return status;
+}
+
+static bool shapes_agree(const td_packed *packed, const td_store_entry *entry, const json_t *table)
+{
+    const td_safetensors_tensor *tensor = packed->tensor;
+    int64_t dims[TD_MAX_RANK];
+    if (tensor->dtype != entry->tensor.dtype || tensor->rank != entry->tensor.rank)
+        return false;
+    memcpy(dims, tensor->dims, sizeof dims);
+    if (packed->rows)
+        dims[0] = json_integer_value(json_object_get(table, "rows"));
+    return memcmp(dims, entry->tensor.dims, (size_t)tensor->rank * sizeof *dims) == 0;
+}
+
 /* The tensor of an entry, checked. */
-static td_status *match_entry(const loading *l, const td_store_entry *entry, const td_safetensors **out_file,
-                              const td_safetensors_tensor **out_tensor)
+static td_status *match_entry(const loading *l, const td_store_entry *entry, td_packed *out)
 {
     char *name = tensor_name(entry);
+    *out = (td_packed){0};
     if (!name)
         return no_memory();
-    const td_safetensors_tensor *tensor = find_tensor(l, name, out_file);
-    td_status *status = NULL;
-    if (!tensor)
-        status = TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
-    else if (tensor->dtype != entry->tensor.dtype || tensor->rank != entry->tensor.rank ||
-             memcmp(tensor->dims, entry->tensor.dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
-        status = refuse_shape(name, tensor, entry);
+    out->tensor = find_tensor(l, name, &out->file);
+    td_status *status = out->tensor ? NULL : TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
+    if (!status)
+        status = find_rows(l, entry, name, out);
+    if (!status && !shapes_agree(out, entry, table_of(l, name)))
+        status = refuse_shape(name, out->tensor, entry);
     td_free(name);
-    *out_tensor = tensor;
     return status;
 }
 
@@ -297,7 +400,7 @@ static td_status *refuse_strangers(const loading *l)
         for (int64_t i = 0; i < td_safetensors_count(l->files[f]); i++) {
             const char *name = td_safetensors_at(l->files[f], i)->name;
             bool parameter = strncmp(name, "param/", 6) == 0, state = strncmp(name, "state/", 6) == 0;
-            if (!parameter && !state)
+            if (!parameter && !state && strncmp(name, "rows/", 5) != 0)
                 return TD_ERROR(TD_DATA_ERROR, "\"%s\" is neither a parameter nor a state", name);
             if (parameter && td_store_find(l->store, name + 6) < 0)
                 return TD_ERROR(TD_DATA_ERROR, "the model has no parameter \"%s\": this checkpoint is of another model",
@@ -308,25 +411,50 @@ static td_status *refuse_strangers(const loading *l)
 
 static td_status *check_all(loading *l)
 {
-    const td_safetensors *file = NULL;
-    const td_safetensors_tensor *tensor = NULL;
+    td_packed packed;
     for (int32_t i = 0; i < l->store->n_entries; i++) {
-        l->has_state = l->has_state || !l->store->entries[i].is_parameter;
-        TD_TRY(match_entry(l, &l->store->entries[i], &file, &tensor));
+        const td_store_entry *entry = &l->store->entries[i];
+        l->has_state = l->has_state || !entry->is_parameter;
+        TD_TRY(match_entry(l, entry, &packed));
+        if (packed.rows)
+            TD_TRY(td_checkpoint_check_rows(&packed, entry->tensor.dims[0]));
     }
     return refuse_strangers(l);
 }
 
+/* What rows that the checkpoint does not list hold, and what the checksum of tables leaves out: the checkpoint's seed counts. */
+static td_status *take_initial(const loading *l, td_store_entry *entry)
+{
+    char *name = tensor_name(entry);
+    if (!name)
+        return no_memory();
+    const json_t *table = table_of(l, name), *seed = json_object_get(l->manifest, "seed");
+    td_initializer how = entry->initial.how;
+    td_free(name);
+    if (table)
+        how = (td_initializer){(td_initializer_kind)json_integer_value(json_object_get(table, "kind")),
+                               json_number_value(json_object_get(table, "a")),
+                               json_number_value(json_object_get(table, "b"))};
+    if (how.kind < TD_INIT_CONSTANT || how.kind > TD_INIT_NORMAL)
+        return damaged("a table's initial values are of no known kind");
+    if (seed)
+        entry->initial = td_initial_of((uint64_t)json_integer_value(seed), entry->name, entry->tensor.dtype, how);
+    if (entry->table)
+        entry->table->arrays[entry->array].initial = entry->initial;
+    return NULL;
+}
+
 static td_status *load_entry(const loading *l, int32_t index, void *piece)
 {
-    const td_safetensors *file = NULL;
-    const td_safetensors_tensor *tensor = NULL;
+    td_packed packed;
     const td_store_entry *entry = &l->store->entries[index];
     int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
-    TD_TRY(match_entry(l, entry, &file, &tensor));
-    for (int64_t first = 0; first < tensor->elements; first += PIECE_BYTES / size) {
-        int64_t count = tensor->elements - first < PIECE_BYTES / size ? tensor->elements - first : PIECE_BYTES / size;
-        TD_TRY(td_safetensors_read(file, tensor, first * size, count * size, piece));
+    TD_TRY(match_entry(l, entry, &packed));
+    if (packed.rows)
+        return td_checkpoint_read_rows(l->store, index, &packed);
+    for (int64_t first = 0; first < packed.tensor->elements; first += PIECE_BYTES / size) {
+        int64_t left = packed.tensor->elements - first, count = left < PIECE_BYTES / size ? left : PIECE_BYTES / size;
+        TD_TRY(td_safetensors_read(packed.file, packed.tensor, first * size, count * size, piece));
         TD_TRY(td_store_write(l->store, index, first, count, piece));
     }
     return NULL;
@@ -336,6 +464,9 @@ static td_status *load_all(loading *l, const json_t *root)
 {
     TD_TRY(open_shards(l, json_object_get(root, "shards")));
     TD_TRY(check_all(l));
+    for (int32_t i = 0; i < l->store->n_entries; i++)
+        TD_TRY(take_initial(l, &l->store->entries[i]));
+    td_store_clear_tables(l->store);
     void *piece = td_calloc(1, PIECE_BYTES);
     td_status *status = piece ? NULL : no_memory();
     for (int32_t i = 0; i < l->store->n_entries && !status; i++)
@@ -349,6 +480,7 @@ td_status *td_store_load(td_store *store, const char *directory, td_data_positio
     loading l = {.store = store, .directory = directory};
     json_t *root = NULL;
     td_status *status = read_manifest(directory, &root);
+    l.manifest = root;
     if (!status)
         status = load_all(&l, root);
     if (!status) {

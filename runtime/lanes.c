@@ -165,6 +165,8 @@ td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t
     case TD_RUN_KERNEL:
         break;
     }
+    if (in->table)
+        TD_TRY(td_paged_table_touch(in->table, &in->tensors[parity][in->table_ids], in->table_offset, in->table_write));
     call->scratch = lane->scratch;
     call->scratch_bytes = lane->session->plan->nodes[in->node].scratch_bytes;
     lane->kernels++;

@@ -29,6 +29,8 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->groups);
     list_deinit(&options->keep_fp32);
     td_free(options->default_device);
+    td_free((void *)(uintptr_t)options->tables.match);
+    td_free((void *)(uintptr_t)options->tables.path);
     td_machine_forget_plans(options->machine);
     td_machine_release(options->machine);
     td_status_destroy(options->error);
@@ -126,6 +128,27 @@ void td_group(td_train_options *options, const char *match, td_optimizer optimiz
     td_status *status = append(&options->groups, match, NULL, NULL, &optimizer);
     if (status)
         fail(options, status);
+}
+
+void td_tables(td_train_options *options, td_table_options tables)
+{
+    char *match = NULL, *path = NULL;
+    td_status *status = copy_text(tables.match, &match);
+    if (!status)
+        status = copy_text(tables.path, &path);
+    if (!status && (tables.resident_bytes < 0 || tables.least_bytes < 0))
+        status = TD_ERROR(TD_INVALID_ARGUMENT, "td_tables: sizes must not be negative");
+    if (status) {
+        td_free(match);
+        td_free(path);
+        fail(options, status);
+        return;
+    }
+    td_free((void *)(uintptr_t)options->tables.match);
+    td_free((void *)(uintptr_t)options->tables.path);
+    options->tables = tables;
+    options->tables.match = match;
+    options->tables.path = path;
 }
 
 void td_keep_fp32(td_train_options *options, const char *match)

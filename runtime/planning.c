@@ -48,6 +48,10 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
     td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d nan %d default %d\n",
                      request->loss, options->seed, (int)options->offload_embedding, (int)options->no_pipeline,
                      (int)options->early_lookup, (int)options->on_nan, request->default_site);
+    td_string_format(&text, "tables %d %s %s %" PRId64 " %" PRId64 "\n", (int)options->tables.storage,
+                     options->tables.match ? options->tables.match : "*",
+                     options->tables.path ? options->tables.path : ".", options->tables.resident_bytes,
+                     options->tables.least_bytes);
     for (int32_t i = 0; i < request->n_outputs; i++)
         td_string_format(&text, "output %d\n", request->outputs[i]);
     td_string_format(&text, "precision %d\n", (int)options->precision);
@@ -98,29 +102,51 @@ void td_machine_forget_plans(td_machine *machine)
 
 /* ---- planning ----------------------------------------------------------------------------------------------------------------- */
 
-/* The setting that would help a plan that does not fit, found by making that plan. */
-static td_status *advise(td_status *refusal, td_graph *graph, const td_plan_request *request, td_machine *machine)
+/* What might help a plan that does not fit, from the smaller change to the larger. */
+typedef struct remedy {
+    bool offload, file;
+    const char *settings;
+} remedy;
+static const remedy remedies[] = {{true, false, "offload.embedding: cpu"},
+                                  {false, true, "tables.storage: file"},
+                                  {true, true, "offload.embedding: cpu, tables.storage: file"}};
+
+/* The plan with a remedy; NULL where it changes nothing or does not help. */
+static td_plan *try_remedy(const remedy *r, const td_graph *graph, const td_plan_request *request, td_machine *machine)
 {
-    td_plan *plan = NULL;
-    td_graph *copy = NULL;
-    if (request->options->offload_embedding || machine->n_sites == 1)
-        return refusal;
     td_train_options options = *request->options;
-    options.offload_embedding = true;
+    bool may_offload = !options.offload_embedding && machine->n_sites > 1;
+    if ((r->offload && !may_offload) || (r->file && options.tables.storage == TD_TABLE_FILE))
+        return NULL;
+    options.offload_embedding = options.offload_embedding || r->offload;
+    if (r->file)
+        options.tables = (td_table_options){.storage = TD_TABLE_FILE, .path = options.tables.path};
     td_plan_request other = *request;
     other.options = &options;
+    td_plan *plan = NULL;
+    td_graph *copy = NULL;
     td_status *status = td_graph_clone(graph, &copy);
     if (!status)
         status = td_plan_build(copy, machine->sites, machine->n_sites, &other, td_machine_retain(machine),
                                td_machine_release, &plan);
-    if (!status) {
-        td_plan_device_summary d = td_plan_device(plan, machine->standard);
-        char peak[TD_UNIT_TEXT];
-        refusal = td_status_help(refusal, "try: offload.embedding: cpu (then %s needs %s)", d.name,
-                                 td_format_bytes(peak, (double)d.peak_bytes));
-    }
-    td_plan_release(plan);
     td_status_destroy(status);
+    return plan;
+}
+
+/* The settings that would help a plan that does not fit, found by making that plan. */
+static td_status *advise(td_status *refusal, const td_graph *graph, const td_plan_request *request, td_machine *machine)
+{
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
+        td_plan *plan = try_remedy(&remedies[i], graph, request, machine);
+        if (!plan)
+            continue;
+        td_plan_device_summary d = td_plan_device(plan, remedies[i].file ? machine->host : machine->standard);
+        char peak[TD_UNIT_TEXT];
+        refusal = td_status_help(refusal, "try: %s (then %s needs %s)", remedies[i].settings, d.name,
+                                 td_format_bytes(peak, (double)d.peak_bytes));
+        td_plan_release(plan);
+        break;
+    }
     return refusal;
 }
 
@@ -164,8 +190,11 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
     *out_plan = NULL;
     TD_TRY(check(graph, options));
     td_machine *machine = options->machine;
-    td_plan_request request = {
-        .loss = loss.id, .options = options, .default_site = machine->standard, .host_site = machine->host};
+    td_plan_request request = {.loss = loss.id,
+                               .options = options,
+                               .default_site = machine->standard,
+                               .host_site = machine->host,
+                               .host_memory_bytes = machine->topology->memory_bytes};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     return plan_graph(graph, &request, machine, out_plan);
@@ -192,6 +221,7 @@ td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_
                                .options = options,
                                .default_site = machine->standard,
                                .host_site = machine->host,
+                               .host_memory_bytes = machine->topology->memory_bytes,
                                .home = store ? td_store_home : NULL,
                                .held = store ? td_store_held : NULL,
                                .home_context = store};

@@ -116,6 +116,7 @@ static td_status *admit(td_session *session, td_step_slot *slot)
         return status;
     }
     td_session_reset_slot(session, slot->step + 1);
+    td_store_advance(session->store);
     slot->begin_s = td_session_now();
     session->admitted = slot->step;
     td_session_start_step(session, slot);
@@ -419,6 +420,11 @@ td_device_counters td_session_device(const td_session *session, int32_t index)
         .planned_peak_bytes = (uint64_t)(td_store_held(session->store, index) + session->store->arenas[index].bytes)};
     if (site->api->memory_in_use)
         site->api->memory_in_use(site->device, &counters.now_bytes, &counters.peak_bytes);
+    if (index == session->plan->host) {
+        const td_page_pool *pool = &session->store->pool;
+        counters.now_bytes += (uint64_t)(pool->n_held * pool->page_bytes);
+        counters.peak_bytes += (uint64_t)(pool->peak_held * pool->page_bytes);
+    }
     for (int32_t i = 0; i < session->n_lanes; i++)
         if (session->lanes[i].group->site == index && session->lanes[i].group->kind == TD_QUEUE_COMPUTE) {
             counters.busy_s += session->lanes[i].busy_s;

@@ -37,6 +37,10 @@ typedef struct td_instruction {
     bool guarded;                       /* does, and the loss is known before */
     int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
+    td_paged_table *table; /* its rows must be brought into memory before it runs; NULL: none */
+    int32_t table_ids;     /* the argument that names them */
+    int64_t table_offset;  /* added to each */
+    bool table_write;      /* an update of the same step may change them */
 } td_instruction;
 
 typedef struct td_bound_cluster {

@@ -6,9 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
-#include "base/philox.h"
 
 /* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
 
@@ -66,6 +64,9 @@ td_status *td_store_read(const td_store *store, int32_t index, int64_t first, in
     TD_TRY(check_range(store, index, first, count));
     const td_store_entry *entry = &store->entries[index];
     int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    if (entry->table)
+        return td_status_prefix(td_paged_table_read_elements(entry->table, entry->array, first, count, out_data),
+                                "\"%s\"", entry->name);
     return transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size), out_data,
                     (size_t)(count * size));
 }
@@ -75,26 +76,25 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
     TD_TRY(check_range(store, index, first, count));
     const td_store_entry *entry = &store->entries[index];
     int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    if (entry->table)
+        return td_status_prefix(td_paged_table_write_elements(entry->table, entry->array, first, count, data), "\"%s\"",
+                                entry->name);
     return transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
                     (void *)(uintptr_t)data, (size_t)(count * size));
 }
 
 /* ---- making one --------------------------------------------------------------------------------------------------------------- */
 
-/* Initial values in pieces of bounded size; constants of zero are there already (allocations are zeroed). */
-static td_status *fill(td_store *store, const td_store_entry *entry, const td_initializer *initial)
+/* Initial values in pieces of bounded size; zeros are there already (allocations are zeroed). */
+static td_status *fill(td_store *store, const td_store_entry *entry)
 {
     enum { PIECE = 1 << 20 };
     const td_plan_site *site = &store->machine->sites[entry->site];
-    int64_t n = td_tensor_elements(&entry->tensor);
-    td_philox_key key = td_philox_key_of(store->seed, "initial", entry->name);
-    if ((initial->kind == TD_INIT_CONSTANT && initial->a == 0) || n == 0)
+    int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    if (td_initial_is_zero(&entry->initial) || n == 0)
         return NULL;
-    if (entry->tensor.dtype != TD_F32)
-        return TD_ERROR(TD_UNSUPPORTED, "parameter \"%s\": initial values of %s", entry->name,
-                        td_dtype_name(entry->tensor.dtype));
     if (site->is_host) {
-        td_random_fill(entry->tensor.data, 0, n, key, (td_random_kind)initial->kind, initial->a, initial->b);
+        td_initial_fill(&entry->initial, 0, n, entry->tensor.data);
         return NULL;
     }
     float *piece = NULL;
@@ -102,8 +102,8 @@ static td_status *fill(td_store *store, const td_store_entry *entry, const td_in
     td_status *status = NULL;
     for (int64_t first = 0; first < n && !status; first += PIECE) {
         int64_t count = n - first < PIECE ? n - first : PIECE;
-        td_random_fill(piece, first, count, key, (td_random_kind)initial->kind, initial->a, initial->b);
-        status = transfer(site, true, at_offset(entry->tensor.data, first * 4), piece, (size_t)count * 4);
+        td_initial_fill(&entry->initial, first, count, piece);
+        status = transfer(site, true, at_offset(entry->tensor.data, first * size), piece, (size_t)(count * size));
     }
     td_free(piece);
     return status;
@@ -115,18 +115,23 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     td_store_entry *entry = &store->entries[store->n_entries];
     *entry = (td_store_entry){.site = plan->values[value].device,
                               .bytes = plan->values[value].block_bytes,
-                              .is_parameter = info->class == TD_CLASS_PARAMETER};
+                              .is_parameter = info->class == TD_CLASS_PARAMETER,
+                              .by_rows = plan->values[value].table >= 0};
     const td_plan_site *site = &store->machine->sites[entry->site];
     td_value_tensor(plan->graph, value, NULL, &entry->tensor);
     entry->name = td_strdup(info->name);
     if (!entry->name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a store");
     store->n_entries++;
+    entry->initial = td_initial_of(store->seed, entry->name, info->dtype, info->initial);
+    td_store_join_table(store, plan, value, entry);
     td_status *status = td_name_map_put(&store->names, entry->name, store->n_entries - 1);
     if (!status)
+        status = td_initial_check(&entry->initial, entry->name);
+    if (!status && !entry->table)
         status = site->api->allocate(site->device, (size_t)entry->bytes, &entry->tensor.data);
-    if (!status)
-        status = fill(store, entry, &info->initial);
+    if (!status && !entry->table)
+        status = fill(store, entry);
     return td_status_prefix(status, "\"%s\" on %s", info->name, site->name);
 }
 
@@ -143,6 +148,8 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
     td_status *status = TD_NEW(store->entries, plan->graph->n_values + 1);
     if (!status)
         status = TD_NEW(store->arenas, store->machine->n_sites);
+    if (!status)
+        status = td_store_add_tables(store, plan);
     for (int32_t v = 0; v < plan->graph->n_values && !status; v++)
         if (plan->values[v].storage == TD_STORE)
             status = add_entry(store, plan, v);
@@ -166,10 +173,11 @@ void td_store_release(td_store *store)
         return;
     for (int32_t i = 0; i < store->n_entries; i++) {
         const td_plan_site *site = &store->machine->sites[store->entries[i].site];
-        if (store->entries[i].tensor.data)
+        if (store->entries[i].tensor.data && !store->entries[i].table)
             site->api->release(site->device, store->entries[i].tensor.data);
         td_free(store->entries[i].name);
     }
+    td_store_drop_tables(store);
     td_free(store->entries);
     td_free(store->arenas);
     pthread_mutex_destroy(&store->mutex);
@@ -205,7 +213,7 @@ int32_t td_store_home(const void *pointer, const char *parameter)
 int64_t td_store_held(const void *pointer, int32_t site)
 {
     const td_store *store = pointer;
-    int64_t bytes = 0;
+    int64_t bytes = site == store->machine->host ? store->paging_bytes : 0;
     for (int32_t i = 0; i < store->n_entries; i++)
         bytes += store->entries[i].site == site ? store->entries[i].bytes : 0;
     return bytes;
@@ -236,35 +244,4 @@ int64_t td_store_updates(const td_store *store)
 double td_store_last_loss(const td_store *store)
 {
     return store->last_loss;
-}
-
-enum { CHECKSUM_BLOCK = 1024, CHECKSUM_PIECE = 1024 * CHECKSUM_BLOCK };
-
-/* Devices whose memory the host cannot address are read in pieces of many blocks. */
-static td_status *add_checksum(const td_store *store, int32_t index, void *piece, uint64_t *sum)
-{
-    const td_store_entry *entry = &store->entries[index];
-    int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
-    bool is_host = store->machine->sites[entry->site].is_host;
-    uint64_t name = td_hash_string(entry->name, 0);
-    for (int64_t first = 0; first < n; first += CHECKSUM_BLOCK) {
-        int64_t count = n - first < CHECKSUM_BLOCK ? n - first : CHECKSUM_BLOCK, within = first % CHECKSUM_PIECE;
-        if (!is_host && within == 0)
-            TD_TRY(td_store_read(store, index, first, n - first < CHECKSUM_PIECE ? n - first : CHECKSUM_PIECE, piece));
-        const void *bytes = is_host ? at_offset(entry->tensor.data, first * size) : at_offset(piece, within * size);
-        *sum += td_hash_bytes(bytes, (size_t)(count * size), td_hash_number((uint64_t)(first / CHECKSUM_BLOCK), name));
-    }
-    return NULL;
-}
-
-td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum)
-{
-    void *piece = td_calloc(CHECKSUM_PIECE, 8);
-    td_status *status = piece ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checksum");
-    *out_checksum = 0;
-    for (int32_t i = 0; i < store->n_entries && !status; i++)
-        if (store->entries[i].is_parameter)
-            status = add_checksum(store, i, piece, out_checksum);
-    td_free(piece);
-    return status;
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "runtime/machine.h"
+#include "runtime/paged_table.h"
 #include "tandem/session.h"
 
 typedef struct td_store_entry {
@@ -13,6 +14,10 @@ typedef struct td_store_entry {
     int64_t bytes;
     int32_t site;
     bool is_parameter;
+    bool by_rows;          /* a table: lookups read it, row by row */
+    td_initial initial;    /* what it began with */
+    td_paged_table *table; /* NULL: all of it is in memory; else `bytes` is 0 and data its address space */
+    int32_t array;         /* of the table */
 } td_store_entry;
 
 /* What a device lends to the session that runs; as large as the largest plan so far. */
@@ -29,7 +34,11 @@ struct td_store {
     td_name_map names;
     uint64_t seed;
     int64_t steps, updates;
-    double last_loss;       /* of the last update; NaN: none yet */
+    double last_loss;  /* of the last update; NaN: none yet */
+    td_page_pool pool; /* of the tables that are not simply in memory */
+    td_paged_table *tables;
+    int32_t n_tables;
+    int64_t paging_bytes;   /* what they may hold, their books included */
     pthread_mutex_t mutex;  /* of what follows */
     td_store_arena *arenas; /* as the machine's sites */
     int32_t n_sessions;
@@ -40,6 +49,21 @@ struct td_store {
 int32_t td_store_home(const void *store, const char *parameter);
 /* Bytes of its entries on a site: td_plan_request.held. */
 int64_t td_store_held(const void *store, int32_t site);
+
+/* ---- store_tables.c: entries whose rows are not simply in memory ---- */
+/* The plan's tables that are sparse or in a file, empty. */
+td_status *td_store_add_tables(td_store *store, const td_plan *plan) TD_MUST_USE;
+void td_store_drop_tables(td_store *store);
+/* No row is there any more: all have their initial values. */
+void td_store_clear_tables(td_store *store);
+/* Points the entry of a table's parameter or state at it. */
+void td_store_join_table(td_store *store, const td_plan *plan, int32_t value, td_store_entry *entry);
+/* A step begins: what was touched for it and the one before stays in memory. */
+static inline void td_store_advance(td_store *store)
+{
+    if (store->n_tables)
+        td_page_pool_advance(&store->pool);
+}
 
 /* ---- arenas.c: memory for the session that runs ---- */
 /* A session of this plan begins. The arenas are made large enough for it, or, while another session runs, that is left to

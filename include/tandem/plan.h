@@ -54,6 +54,23 @@ typedef struct td_option_list {
     int64_t n, capacity;
 } td_option_list;
 
+/* Where the rows of large tables are: parameters on the host that are read by lookups alone, with their optimizer state. The
+ * results do not depend on it, not by a bit. */
+typedef enum td_table_storage {
+    TD_TABLE_MEMORY = 0, /* all of them in memory, from the start */
+    TD_TABLE_SPARSE,     /* a row takes memory once it is touched */
+    TD_TABLE_FILE        /* the same, and rows that were not touched lately are in a file on a disk */
+} td_table_storage;
+
+/* `path`: the folder of the file (TD_TABLE_FILE). The file has no name and goes with the process; it is no checkpoint. */
+typedef struct td_table_options {
+    td_table_storage storage;
+    const char *match;      /* parameters by name; NULL: all tables */
+    const char *path;       /* NULL: the current folder */
+    int64_t resident_bytes; /* of all such tables, at most so many are in memory; 0: half of the host's memory */
+    int64_t least_bytes;    /* tables that take less, state included, stay in memory */
+} td_table_options;
+
 /* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
 typedef struct td_train_options {
     uint64_t seed;
@@ -61,6 +78,7 @@ typedef struct td_train_options {
     bool no_pipeline;       /* each step ends before the next begins */
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
+    td_table_options tables; /* by td_tables: the text is owned */
     /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
      * parameters and optimizers stay f32, and so does everything else. */
     td_precision precision;
@@ -85,6 +103,8 @@ void td_place_because(td_train_options *options, const char *match, const char *
 /* An optimizer group: parameters whose names match and that no earlier group matched. */
 void td_group(td_train_options *options, const char *match, td_optimizer optimizer);
 
+/* How tables are kept; copies the text. */
+void td_tables(td_train_options *options, td_table_options tables);
 /* Layers whose name matches stay f32 whatever the precision. */
 void td_keep_fp32(td_train_options *options, const char *match);
 
@@ -114,6 +134,9 @@ typedef struct td_plan_device_summary {
     uint64_t peak_bytes, parameter_bytes, state_bytes, activation_bytes; /* peak = store + arena, scratch included */
     double busy_s;                                                       /* per step, estimated */
     bool is_host;
+    /* Sparse tables and tables in a file, with their state: the address space they take, the most of it that is in memory (part
+     * of the peak, with what keeping books takes), and the most that the file may take. Zeros where there are none. */
+    uint64_t table_bytes, table_resident_bytes, table_file_bytes;
 } td_plan_device_summary;
 td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);
 

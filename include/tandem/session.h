@@ -28,7 +28,10 @@ typedef struct td_session td_session;
 
 /* ---- stores --------------------------------------------------------------------------------------------------------- */
 
-/* Allocates every parameter and state of the plan at its home and fills it with initial values. */
+/* Allocates every parameter and state of the plan at its home and fills it with initial values. Tables that the options keep
+ * sparse or in a file (td_tables) get address space only; a row begins when a lookup first names it. For TD_TABLE_FILE the file
+ * is made here, without a name: TD_INVALID_ARGUMENT where the folder's file system is in memory itself. A disk that is full, or
+ * fails, is an error of the step that needed it (TD_IO), which has changed nothing; steps may go on once there is room. */
 td_status *td_store_create(td_plan *plan, td_store **out_store) TD_MUST_USE;
 td_store *td_store_retain(td_store *store);
 void td_store_release(td_store *store);
@@ -48,12 +51,14 @@ int64_t td_store_steps(const td_store *store);
 int64_t td_store_updates(const td_store *store);
 /* The loss of the last update; checkpoints hold it. NaN: there was none yet. */
 double td_store_last_loss(const td_store *store);
-/* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index) over blocks of 1,024 elements of each
- * parameter (rows of two-dimensional parameters that were looked up sparsely count like all others). */
+/* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index): over the rows of tables (parameters that are
+ * read by lookups alone) that do not hold their initial values, and over blocks of 1,024 elements of other parameters. It does
+ * not depend on where parameters live or how tables are kept. */
 td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum) TD_MUST_USE;
 
-/* A checkpoint is a directory: safetensors shards and a manifest that is renamed into place last. `position`: where the data
- * is (epoch and batch index), handed back by load. Load takes any device split; names and shapes must agree. */
+/* A checkpoint is a directory: safetensors shards and a manifest that is renamed into place last. Of a table
+ * that is sparse or in a file it has the rows that are there; a store with any way of keeping tables loads it. `position`: where
+ * the data is (epoch and batch index), handed back by load. Load takes any device split; names and shapes must agree. */
 typedef struct td_data_position {
     int64_t epoch, batch;
 } td_data_position;

@@ -1,0 +1,181 @@
+/* See checkpoint_rows.h. Everything goes through pieces of a few MiB. */
+#include "runtime/checkpoint_rows.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+enum { PIECE_BYTES = 4 << 20 };
+
+/* Some rows: indices and their data. */
+typedef struct piece {
+    int64_t *rows;
+    char *data;
+    int64_t most, n;
+} piece;
+
+static td_status *piece_init(piece *p, int64_t row_bytes)
+{
+    *p = (piece){.most = PIECE_BYTES / (row_bytes > 8 ? row_bytes : 8)};
+    p->most = p->most > 0 ? p->most : 1;
+    p->rows = td_calloc((size_t)p->most, sizeof *p->rows);
+    p->data = td_calloc((size_t)p->most, (size_t)row_bytes);
+    return p->rows && p->data ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+}
+
+static void piece_deinit(piece *p)
+{
+    td_free(p->rows);
+    td_free(p->data);
+}
+
+/* ---- writing -------------------------------------------------------------------------------------------------------------------- */
+
+/* The next rows that are there, from `row` on; *out_next: where to go on, or -1. */
+static td_status *gather(const td_store_entry *entry, piece *p, int64_t row, int64_t *out_next)
+{
+    td_paged_table *table = entry->table;
+    int64_t row_bytes = table->arrays[entry->array].row_bytes;
+    for (p->n = 0; p->n < p->most && row >= 0; row = td_paged_table_next(table, row + 1)) {
+        TD_TRY(td_paged_table_read(table, entry->array, row, 1, p->data + p->n * row_bytes));
+        p->rows[p->n++] = row;
+    }
+    *out_next = row;
+    return NULL;
+}
+
+td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *tensor,
+                                    const char *rows)
+{
+    int64_t row_bytes = entry->table->arrays[entry->array].row_bytes, done = 0;
+    piece p;
+    td_status *status = piece_init(&p, row_bytes);
+    for (int64_t row = td_paged_table_next(entry->table, 0); row >= 0 && !status; done += p.n) {
+        status = gather(entry, &p, row, &row);
+        if (!status)
+            status = td_safetensors_write(writer, tensor, done * row_bytes, p.n * row_bytes, p.data);
+        if (!status && rows)
+            status = td_safetensors_write(writer, rows, done * 8, p.n * 8, p.rows);
+    }
+    piece_deinit(&p);
+    return status;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+
+td_status *td_checkpoint_check_rows(const td_packed *packed, int64_t table_rows)
+{
+    int64_t before = -1;
+    piece p;
+    td_status *status = piece_init(&p, 8);
+    for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
+        p.n = packed->rows->elements - done < p.most ? packed->rows->elements - done : p.most;
+        status = td_safetensors_read(packed->rows_file, packed->rows, done * 8, p.n * 8, p.rows);
+        for (int64_t i = 0; i < p.n && !status; before = p.rows[i++])
+            if (p.rows[i] <= before || p.rows[i] >= table_rows)
+                status = TD_ERROR(TD_DATA_ERROR,
+                                  "\"%s\": row %" PRId64 " after row %" PRId64 " of a table of %" PRId64 " rows",
+                                  packed->rows->name, p.rows[i], before, table_rows);
+    }
+    piece_deinit(&p);
+    return status;
+}
+
+/* A stretch of the packed rows, from `done` on. */
+static td_status *read_piece(const td_packed *packed, piece *p, int64_t done, int64_t row_bytes)
+{
+    int64_t left = packed->rows->elements - done;
+    p->n = left < p->most ? left : p->most;
+    TD_TRY(td_safetensors_read(packed->rows_file, packed->rows, done * 8, p->n * 8, p->rows));
+    return td_safetensors_read(packed->file, packed->tensor, done * row_bytes, p->n * row_bytes, p->data);
+}
+
+static td_status *into_table(const td_store_entry *entry, const td_packed *packed)
+{
+    int64_t row_bytes = entry->table->arrays[entry->array].row_bytes;
+    piece p;
+    td_status *status = piece_init(&p, row_bytes);
+    for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
+        status = read_piece(packed, &p, done, row_bytes);
+        for (int64_t i = 0; i < p.n && !status; i++)
+            status = td_paged_table_write(entry->table, entry->array, p.rows[i], 1, p.data + i * row_bytes);
+    }
+    piece_deinit(&p);
+    return status;
+}
+
+/* Rows in memory are written in order, the listed ones over their initial values. */
+typedef struct filling {
+    td_store *store;
+    int32_t index;
+    char *rows; /* of the window [first, first + n) */
+    int64_t first, n, most, row_bytes, row_elements, total;
+} filling;
+
+static td_status *open_window(filling *f, int64_t first)
+{
+    const td_store_entry *entry = &f->store->entries[f->index];
+    f->first = first;
+    f->n = f->total - first < f->most ? f->total - first : f->most;
+    td_initial_fill(&entry->initial, first * f->row_elements, f->n * f->row_elements, f->rows);
+    return NULL;
+}
+
+static td_status *close_window(const filling *f)
+{
+    return td_store_write(f->store, f->index, f->first * f->row_elements, f->n * f->row_elements, f->rows);
+}
+
+static td_status *put_row(filling *f, int64_t row, const char *data)
+{
+    while (row >= f->first + f->n) {
+        TD_TRY(close_window(f));
+        TD_TRY(open_window(f, f->first + f->n));
+    }
+    memcpy(f->rows + (row - f->first) * f->row_bytes, data, (size_t)f->row_bytes);
+    return NULL;
+}
+
+static td_status *fill_all(filling *f, const td_packed *packed, piece *p)
+{
+    TD_TRY(open_window(f, 0));
+    for (int64_t done = 0; done < packed->rows->elements; done += p->n) {
+        TD_TRY(read_piece(packed, p, done, f->row_bytes));
+        for (int64_t i = 0; i < p->n; i++)
+            TD_TRY(put_row(f, p->rows[i], p->data + i * f->row_bytes));
+    }
+    TD_TRY(close_window(f));
+    while (f->first + f->n < f->total) {
+        TD_TRY(open_window(f, f->first + f->n));
+        TD_TRY(close_window(f));
+    }
+    return NULL;
+}
+
+static td_status *into_memory(td_store *store, int32_t index, const td_packed *packed)
+{
+    const td_tensor *tensor = &store->entries[index].tensor;
+    filling f = {.store = store, .index = index, .total = tensor->dims[0]};
+    if (f.total == 0)
+        return NULL;
+    f.row_elements = td_tensor_elements(tensor) / f.total;
+    f.row_bytes = f.row_elements * (int64_t)td_dtype_bytes(tensor->dtype);
+    f.most = PIECE_BYTES / (f.row_bytes > 0 ? f.row_bytes : 1) + 1;
+    piece p;
+    td_status *status = piece_init(&p, f.row_bytes);
+    f.rows = td_calloc((size_t)f.most, (size_t)f.row_bytes);
+    if (!status && !f.rows)
+        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    if (!status)
+        status = fill_all(&f, packed, &p);
+    td_free(f.rows);
+    piece_deinit(&p);
+    return status;
+}
+
+td_status *td_checkpoint_read_rows(td_store *store, int32_t index, const td_packed *packed)
+{
+    return store->entries[index].table ? into_table(&store->entries[index], packed) : into_memory(store, index, packed);
+}

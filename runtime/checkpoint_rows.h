@@ -1,0 +1,24 @@
+/* How a checkpoint holds a table of which only some rows are there (paged_table.h): `param/<name>` and `state/<name>/<slot>` with
+ * these rows alone, in order, and `rows/<name>` with their indices. All others have their initial values, which the manifest's
+ * seed and "initial" define. Whoever loads it may keep the table in memory, sparse or in a file. */
+#ifndef TANDEM_RUNTIME_CHECKPOINT_ROWS_H
+#define TANDEM_RUNTIME_CHECKPOINT_ROWS_H
+
+#include "base/safetensors.h"
+#include "runtime/store.h"
+
+/* A tensor of a file, with its file. */
+typedef struct td_packed {
+    const td_safetensors *rows_file, *file;
+    const td_safetensors_tensor *rows, *tensor; /* rows: i64 [n]; NULL: the tensor is whole */
+} td_packed;
+
+/* Writes the rows of one array as `tensor`, and with `rows` not NULL their indices. */
+td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *tensor,
+                                    const char *rows) TD_MUST_USE;
+/* The indices ascend within [0, table_rows). */
+td_status *td_checkpoint_check_rows(const td_packed *packed, int64_t table_rows) TD_MUST_USE;
+/* Replaces what the entry holds, in pieces. entry.initial is what rows that are not listed have. */
+td_status *td_checkpoint_read_rows(td_store *store, int32_t index, const td_packed *packed) TD_MUST_USE;
+
+#endif
