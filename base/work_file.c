@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -133,6 +135,30 @@ td_status *td_work_file_read(const td_work_file *file, int64_t offset, void *dat
         }
         done += (size_t)n;
     }
+    return NULL;
+}
+
+/* Writing or growing a file beyond the process's limit would end it by a signal. */
+static bool within_limit(int64_t end)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           (unsigned long long)end <= limit.rlim_cur;
+}
+
+td_status *td_work_file_map(td_work_file *file, int64_t offset, size_t bytes, void **out_memory)
+{
+    *out_memory = NULL;
+    int error = !within_limit(offset + (int64_t)bytes) ? EFBIG
+                : td_file_inject()                     ? ENOSPC
+                                                       : posix_fallocate(file->file, offset, (off_t)bytes);
+    if (error)
+        return cannot(file->directory, "grow", error);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->file, offset);
+    if (memory == MAP_FAILED)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "working file in %s: cannot map %zu bytes: %s", file->directory, bytes,
+                        strerror(errno));
+    *out_memory = memory;
     return NULL;
 }
 

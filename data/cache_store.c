@@ -42,6 +42,7 @@ static uint64_t records_checksum(const td_rows *rows, uint64_t checksum)
     for (int64_t i = 0; i < rows->count; i += (int64_t)1 << rows->shift) {
         int64_t n = rows->count - i < (int64_t)1 << rows->shift ? rows->count - i : (int64_t)1 << rows->shift;
         checksum = td_hash_bytes(td_rows_at(rows, i), (size_t)(n * rows->stride), checksum);
+        td_rows_pass(rows, i + n - 1);
     }
     return checksum;
 }
@@ -51,6 +52,7 @@ static td_status *write_records(const td_rows *rows, td_file_writer *writer)
     for (int64_t i = 0; i < rows->count; i += (int64_t)1 << rows->shift) {
         int64_t n = rows->count - i < (int64_t)1 << rows->shift ? rows->count - i : (int64_t)1 << rows->shift;
         TD_TRY(td_file_writer_append(writer, td_rows_at(rows, i), (size_t)(n * rows->stride)));
+        td_rows_pass(rows, i + n - 1);
     }
     return NULL;
 }

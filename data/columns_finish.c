@@ -24,6 +24,7 @@ static void statistics(td_columns *columns, const td_rows *rows, int32_t i, int6
     td_column_counts *counts = &columns->counts[i];
     for (int64_t row = 0; row < train_rows; row++) {
         float value = td_record_numbers(rows, td_rows_at(rows, row))[i];
+        td_rows_pass(rows, row);
         present += !isnan(value);
         sum += isnan(value) ? 0 : before_statistics(columns->transforms[i], value);
     }
@@ -32,6 +33,7 @@ static void statistics(td_columns *columns, const td_rows *rows, int32_t i, int6
         float value = td_record_numbers(rows, td_rows_at(rows, row))[i];
         double apart = isnan(value) ? 0 : before_statistics(columns->transforms[i], value) - counts->mean;
         squares += apart * apart;
+        td_rows_pass(rows, row);
     }
     counts->deviation = present ? sqrt(squares / (double)present) : 0;
 }
@@ -61,8 +63,10 @@ static td_status *rank_words(td_columns *columns, const td_rows *rows, int64_t t
         int64_t *seen = NULL, kept = 0;
         TD_TRY(TD_NEW(ranks[j], words->count));
         TD_TRY(TD_NEW(seen, words->count));
-        for (int64_t row = 0; row < train_rows; row++)
+        for (int64_t row = 0; row < train_rows; row++) {
             seen[td_record_id(rows, td_rows_at(rows, row), j)]++;
+            td_rows_pass(rows, row);
+        }
         td_status *status = td_vocabulary_rank(words, seen, columns->min_count, ranks[j], &kept);
         td_free(seen);
         TD_TRY(status);
@@ -79,6 +83,7 @@ static void rewrite(const td_columns *columns, const td_rows *rows, int64_t *con
         for (int32_t j = 0; j < columns->n_ids; j++)
             if (ranks[j])
                 td_record_set_id(rows, record, j, ranks[j][td_record_id(rows, record, j)]);
+        td_rows_pass(rows, row);
     }
 }
 

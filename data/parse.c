@@ -1,6 +1,8 @@
 /* The walk through the files of a text format: see data/parse.h. */
 #include "data/parse.h"
 
+#include "base/file.h"
+
 static td_status *next_record(td_parse *parse, td_span *out_record, bool *out_end)
 {
     if (parse->csv)
@@ -49,9 +51,29 @@ td_status *td_parse_file(td_parse *parse, const char *path)
     return td_bad_rows_check(&parse->bad, path);
 }
 
+/* Where parsed rows go to a cache, they lie in a file beside it meanwhile, so that memory does not bound them. Where no such file
+ * can be made (a cache in memory, a folder that cannot be written) they lie in memory; the cache then says what is wrong. */
+static td_status *spill(td_parse *parse)
+{
+    const char *folder = parse->options->cache;
+    td_work_file *file = NULL;
+    if (!folder)
+        return NULL;
+    td_status *status = td_directory_create(folder);
+    if (!status)
+        status = td_work_file_create(folder, 0, &file);
+    if (!status)
+        td_rows_spill(&parse->dataset->rows, file);
+    if (td_status_code(status) == TD_OUT_OF_MEMORY)
+        return status;
+    td_status_destroy(status);
+    return NULL;
+}
+
 td_status *td_parse_files(td_parse *parse)
 {
     td_dataset *dataset = parse->dataset;
+    TD_TRY(spill(parse));
     TD_TRY(td_parse_file(parse, parse->options->train));
     int64_t train_rows = dataset->rows.count;
     if (parse->options->test)

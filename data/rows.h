@@ -1,6 +1,6 @@
 /* Parsed rows: one record of fixed size per row, `n_ids` ids (4 or 8 bytes each), then `n_numbers` floats. A whole row
- * lies together because shuffled batches read rows, not columns. Records lie in chunks of memory while a file is
- * parsed, or in one read-only mapping of a cache file. */
+ * lies together because shuffled batches read rows, not columns. Records lie in chunks while a file is parsed: in memory, or
+ * in a working file, whose pages the system may take back at any time; or in one read-only mapping of a cache file. */
 #ifndef TANDEM_DATA_ROWS_H
 #define TANDEM_DATA_ROWS_H
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/work_file.h"
 #include "tandem/status.h"
 
 typedef struct td_rows {
@@ -18,6 +19,7 @@ typedef struct td_rows {
     int64_t n_chunks, chunks_capacity;
     void *map; /* the mapping, where there is one */
     size_t map_bytes;
+    td_work_file *spill; /* owned; chunks are mapped from it; NULL: they are memory */
 } td_rows;
 
 /* No rows yet. `most_id`: the largest id that will be stored; it decides between 4 and 8 bytes. */
@@ -26,6 +28,10 @@ void td_rows_init(td_rows *rows, int32_t n_ids, int32_t n_numbers, int64_t most_
 td_status *td_rows_init_mapped(td_rows *rows, int32_t n_ids, int32_t n_numbers, int32_t id_bytes, int64_t count,
                                void *records, void *map, size_t map_bytes) TD_MUST_USE;
 void td_rows_deinit(td_rows *rows);
+/* From now on chunks lie in this file, which is taken. Before the first record. */
+void td_rows_spill(td_rows *rows, td_work_file *file);
+/* Advice: this pass over the rows is through with the chunk of `row`, if this is its last row. */
+void td_rows_pass(const td_rows *rows, int64_t row);
 /* Room for one more record, zeroed; it counts from now on. */
 td_status *td_rows_append(td_rows *rows, unsigned char **out_record) TD_MUST_USE;
 int64_t td_rows_stride(int32_t n_ids, int32_t n_numbers, int32_t id_bytes);

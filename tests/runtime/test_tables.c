@@ -52,6 +52,7 @@ static void open_run(run *r, int64_t rows, const char *accelerator, td_optimizer
     if (accelerator) {
         td_add_device(&r->options, "accel", accelerator);
         td_place(&r->options, "table*", "cpu");
+        r->options.early_lookup = TD_ON;
     }
     td_group(&r->options, "table*", optimizer);
     td_group(&r->options, "*", td_sgd(0.1));

@@ -2,6 +2,7 @@
 Holds one sample to the engine's contracts: 50 steps of it, made small, give the same bits on one device, cut over two or three,
 on the accelerator alone, for any number of cores and lanes, on every instruction set, in whatever order steps overlap, in one go
 or resumed on other devices; and every run copies and holds what its plan says."""
+import pathlib
 import signal
 import subprocess
 import sys
@@ -95,6 +96,17 @@ def overlap_does_not_change_bits(runs):
                             "no pipeline": runs.train("serial", ["train.pipeline=off"])})
 
 
+def keeping_tables_elsewhere_does_not_change_bits(runs):
+    on_disk = pathlib.Path(sys.argv[1]).resolve().parent
+    file = ["tables.storage=file", f"tables.path={on_disk}"]
+    ends = {"memory": runs.train("memory"), "sparse": runs.train("sparse", ["tables.storage=sparse"]),
+            "file": runs.train("file", file), "file, cpu alone": runs.train("file_cpu", CPU_ONLY + file)}
+    half = runs.train("file_then_memory", file + [f"train.steps={STEPS // 2}"])
+    check(half["steps"] == STEPS // 2, "the first half ends at its step")
+    ends["from file to memory"] = runs.train("file_then_memory", resume=True)
+    expect_same_parameters(ends)
+
+
 def full_batches_copy_what_the_plan_says(runs):
     """Contract (c) once more, against the plan alone: two full batches copy exactly its bytes at capacity."""
     plan, run = runs.plan(), runs.train("full", ["train.steps=2"])
@@ -134,7 +146,7 @@ def an_interrupted_run_goes_on_where_it_was(runs):
 
 
 CONTRACTS = [any_split_gives_the_same_bits, cores_and_lanes_do_not_change_bits, instruction_sets_do_not_change_bits,
-             overlap_does_not_change_bits, full_batches_copy_what_the_plan_says, resuming_gives_the_same_bits,
+             overlap_does_not_change_bits, keeping_tables_elsewhere_does_not_change_bits, full_batches_copy_what_the_plan_says, resuming_gives_the_same_bits,
              an_interrupted_run_goes_on_where_it_was]
 
 
