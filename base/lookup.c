@@ -2,6 +2,7 @@
 #include "base/lookup.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/dedup.h"
 
@@ -10,6 +11,7 @@ void td_lookup_init(td_lookup *lookup, const td_kernel_call *call, const td_tens
 {
     *lookup = (td_lookup){.op = call->op,
                           .name = call->name,
+                          .name_length = (int)strlen(call->name),
                           .ids = ids->data,
                           .rows = rows,
                           .offset = offset,
@@ -37,17 +39,19 @@ td_status *td_lookup_check_offsets(const td_lookup *lookup)
     if (!offsets)
         return NULL;
     if (offsets[0] != 0)
-        return TD_ERROR(TD_DATA_ERROR, "%s %s: the first bag's offset is %" PRId64 ", it must be 0", lookup->op,
-                        lookup->name, offsets[0]);
+        return TD_ERROR(TD_DATA_ERROR, "%s %.*s: the first bag's offset is %" PRId64 ", it must be 0", lookup->op,
+                        lookup->name_length, lookup->name, offsets[0]);
     for (int64_t bag = 0; bag < lookup->bags; bag++) {
         if (offsets[bag + 1] < offsets[bag])
             return TD_ERROR(TD_DATA_ERROR,
-                            "%s %s: bag %" PRId64 " runs from offset %" PRId64 " to %" PRId64 ", offsets must not fall",
-                            lookup->op, lookup->name, bag, offsets[bag], offsets[bag + 1]);
+                            "%s %.*s: bag %" PRId64 " runs from offset %" PRId64 " to %" PRId64
+                            ", offsets must not fall",
+                            lookup->op, lookup->name_length, lookup->name, bag, offsets[bag], offsets[bag + 1]);
     }
     if (offsets[lookup->bags] != lookup->count)
-        return TD_ERROR(TD_DATA_ERROR, "%s %s: the last offset is %" PRId64 ", it must be the number of ids, %" PRId64,
-                        lookup->op, lookup->name, offsets[lookup->bags], lookup->count);
+        return TD_ERROR(TD_DATA_ERROR,
+                        "%s %.*s: the last offset is %" PRId64 ", it must be the number of ids, %" PRId64, lookup->op,
+                        lookup->name_length, lookup->name, offsets[lookup->bags], lookup->count);
     return NULL;
 }
 
@@ -55,7 +59,7 @@ td_status *td_lookup_error(const td_lookup *lookup, int64_t position)
 {
     td_status *status =
         td_dedup_bad_id(lookup->ids, lookup->wide ? TD_I64 : TD_I32, position, lookup->offset, lookup->rows);
-    return td_status_prefix(status, "%s %s", lookup->op, lookup->name);
+    return td_status_prefix(status, "%s %.*s", lookup->op, lookup->name_length, lookup->name);
 }
 
 td_status *td_lookup_check(const td_lookup *lookup)

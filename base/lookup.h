@@ -14,7 +14,8 @@
 
 /* Ids are read at positions 0 .. count - 1; bag b holds the positions [td_lookup_begin(b), td_lookup_begin(b + 1)). */
 typedef struct td_lookup {
-    const char *op, *name;       /* for messages */
+    const char *op, *name; /* for messages */
+    int name_length;
     const void *ids;             /* int64 or int32 */
     const int64_t *offsets;      /* ragged: bags + 1 of them; else NULL */
     int64_t count, bags, length; /* length: ids per bag where offsets is NULL */

@@ -42,7 +42,7 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
     TD_TRY(TD_NEW(d->inputs, n_inputs + 1));
     d->node.n_inputs = n_inputs;
     for (int32_t i = 0; i < n_inputs || i < n_ports; i++) {
-        const td_port *port = &d->op->inputs[i < n_ports ? i : n_ports - 1];
+        const td_port *port = td_op_port(d->op, i);
         bool absent = i >= n_inputs || inputs[i].id < 0;
         if (absent && !(port->flags & TD_PORT_OPTIONAL))
             return TD_ERROR(TD_INVALID_ARGUMENT, "%s: input %d (%s) is missing", d->op->name, i, port->name);

@@ -53,6 +53,14 @@ td_status *(*td_op_reference(const char *name))(const td_kernel_call *call)
     return op ? op->reference : NULL;
 }
 
+const td_port *td_op_port(const td_op *op, int32_t input)
+{
+    int32_t n = 0, repeats = op->repeats ? op->repeats : 1;
+    while (n < TD_MAX_PORTS && op->inputs[n].name)
+        n++;
+    return &op->inputs[input < n ? input : n - repeats + (input - n) % repeats];
+}
+
 /* ---- cost ------------------------------------------------------------------------------------------------------------- */
 
 int64_t td_tensor_bytes(const td_tensor *t)

@@ -79,6 +79,7 @@ typedef struct td_op {
     const char *name;
     const char *summary; /* one line for `tandem ops` */
     td_port inputs[TD_MAX_PORTS];
+    int8_t repeats;     /* a VARIADIC last input: how many of the last ports repeat together; 0 means 1 */
     td_port outputs[4]; /* a VARIADIC last one: as many as the attribute "outputs" says */
     const td_attr_spec *attrs;
     unsigned flags;
@@ -105,6 +106,8 @@ const char *td_op_nearest(const char *name);
 /* For td_host_services. NULL when there is none. */
 td_status *(*td_op_reference(const char *name))(const td_kernel_call *call);
 
+/* The port that input `input` belongs to. */
+const td_port *td_op_port(const td_op *op, int32_t input);
 /* Runs the cost function or its default. */
 td_cost td_op_cost(const td_op *op, const td_kernel_call *call);
 

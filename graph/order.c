@@ -12,10 +12,7 @@
 
 const td_port *td_node_port(const td_node *node, int32_t input)
 {
-    int32_t port = 0;
-    while (port < input && port + 1 < TD_MAX_PORTS && node->op->inputs[port + 1].name)
-        port++;
-    return &node->op->inputs[port];
+    return td_op_port(node->op, input);
 }
 
 bool td_node_writes(const td_node *node, int32_t input)

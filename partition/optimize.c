@@ -122,21 +122,6 @@ static td_status *mark_needed(const td_plan *plan, const bool *replaced, bool *k
     return NULL;
 }
 
-static void renumber(td_plan *plan, const int32_t *map)
-{
-    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
-    for (int32_t i = 0; i < plan->n_outputs; i++)
-        plan->outputs[i] = map[plan->outputs[i]];
-    for (int32_t i = 0; i < plan->n_groups; i++)
-        if (plan->groups[i].coefficients >= 0)
-            plan->groups[i].coefficients = map[plan->groups[i].coefficients];
-    td_free(plan->gradients); /* by old numbers; nothing after this pass asks */
-    plan->gradients = NULL;
-    plan->n_gradients = 0;
-}
-
 td_status *td_pass_optimize(td_plan *plan, const td_plan_request *request)
 {
     td_graph *graph = plan->graph;
@@ -152,7 +137,10 @@ td_status *td_pass_optimize(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, TD_NEW(keep_value, graph->n_values + 1));
     TD_TRY_OR(status, done, mark_needed(plan, replaced, keep, keep_value));
     TD_TRY_OR(status, done, td_graph_prune(graph, keep, keep_value, &map));
-    renumber(plan, map);
+    td_plan_renumber(plan, map);
+    td_free(plan->gradients); /* by old numbers; nothing after this pass asks */
+    plan->gradients = NULL;
+    plan->n_gradients = 0;
 done:
     td_free(replaced);
     td_free(keep);

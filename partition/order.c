@@ -138,7 +138,7 @@ static const char *common_role(const td_plan *plan, const td_cluster *cluster)
         const td_node *node = &plan->graph->nodes[n];
         early = early && plan->nodes[n].early == TD_EARLY_FIRST;
         lookup = lookup && (td_op_is_lookup(node->op) || plan->nodes[n].early == TD_EARLY_REST);
-        rows = rows && strcmp(node->op->name, "embedding_update") == 0;
+        rows = rows && strncmp(node->op->name, "embedding_update", strlen("embedding_update")) == 0;
         update = update && node->phase == TD_UPDATE;
     }
     return early ? "early lookup" : lookup ? "lookup" : rows ? "tables update" : update ? "update" : NULL;

@@ -287,5 +287,6 @@ bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b)
 
 bool td_op_is_lookup(const td_op *op)
 {
-    return strcmp(op->name, "embedding") == 0 || strcmp(op->name, "embedding_bag") == 0;
+    return strcmp(op->name, "embedding") == 0 || strcmp(op->name, "embedding_bag") == 0 ||
+           strcmp(op->name, "embedding_lookups") == 0;
 }

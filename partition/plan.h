@@ -202,5 +202,7 @@ bool td_op_is_lookup(const td_op *op);
 bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, int32_t *out_ids);
 /* Keeps nodes with keep[n] and the values they touch; renumbers. *out_map[v]: new id or -1; td_free it. */
 td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map) TD_MUST_USE;
+/* The plan's own references to values after that: loss, outputs, coefficients, random numbers. */
+void td_plan_renumber(td_plan *plan, const int32_t *map);
 
 #endif

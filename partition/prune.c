@@ -79,3 +79,15 @@ td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_va
     *out_map = map;
     return NULL;
 }
+
+void td_plan_renumber(td_plan *plan, const int32_t *map)
+{
+    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
+    for (int32_t i = 0; i < plan->n_outputs; i++)
+        plan->outputs[i] = map[plan->outputs[i]];
+    for (int32_t i = 0; i < plan->n_groups; i++)
+        if (plan->groups[i].coefficients >= 0)
+            plan->groups[i].coefficients = map[plan->groups[i].coefficients];
+}

@@ -314,6 +314,22 @@ static const char *node_name_at(const void *context, int32_t index)
     return plan->graph->nodes[index].name;
 }
 
+/* The node that an op was made part of (group.c), by the op's name; -1: none. */
+static int32_t find_group(const td_plan *plan, const char *op)
+{
+    size_t length = strlen(op);
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        for (const char *names = td_attr_string(node->attrs, node->n_attrs, "names", NULL); names;) {
+            if (strcspn(names, " ") == length && strncmp(names, op, length) == 0)
+                return n;
+            names = strchr(names, ' ');
+            names = names ? names + 1 : NULL;
+        }
+    }
+    return -1;
+}
+
 static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
 {
     char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
@@ -351,6 +367,8 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
     td_string text = {0};
     *out_text = NULL;
     int32_t id = td_name_map_get(&plan->graph->node_names, op);
+    if (id < 0)
+        id = find_group(plan, op);
     if (id < 0) {
         const char *nearest = td_nearest(op, (int32_t)plan->graph->n_nodes, node_name_at, plan);
         return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/team.h"
 
 /* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
 
@@ -85,23 +86,47 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
 
 /* ---- making one --------------------------------------------------------------------------------------------------------------- */
 
+enum { FILL_PIECE = 1 << 20 }; /* elements */
+
+typedef struct host_fill {
+    const td_store_entry *entry;
+    int64_t n, size; /* elements, and bytes of one */
+} host_fill;
+
+static void fill_piece(void *context, int64_t piece, int32_t thread)
+{
+    (void)thread;
+    const host_fill *fill = context;
+    int64_t first = piece * FILL_PIECE, count = fill->n - first < FILL_PIECE ? fill->n - first : FILL_PIECE;
+    td_initial_fill(&fill->entry->initial, first, count, at_offset(fill->entry->tensor.data, first * fill->size));
+}
+
+/* Over the host's cores: each touches its pieces first, so their pages lie near it and are cleared side by side. */
+static td_status *fill_host(const td_plan_site *site, host_fill fill)
+{
+    td_team *team = NULL;
+    int64_t pieces = (fill.n + FILL_PIECE - 1) / FILL_PIECE;
+    if (pieces > 1 && site->properties.cores > 1)
+        TD_TRY(td_team_create(site->properties.cores, NULL, 0, &team));
+    td_team_run_dynamic(team, pieces, fill_piece, &fill);
+    td_team_destroy(team);
+    return NULL;
+}
+
 /* Initial values in pieces of bounded size; zeros are there already (allocations are zeroed). */
 static td_status *fill(td_store *store, const td_store_entry *entry)
 {
-    enum { PIECE = 1 << 20 };
     const td_plan_site *site = &store->machine->sites[entry->site];
     int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
     if (td_initial_is_zero(&entry->initial) || n == 0)
         return NULL;
-    if (site->is_host) {
-        td_initial_fill(&entry->initial, 0, n, entry->tensor.data);
-        return NULL;
-    }
+    if (site->is_host)
+        return fill_host(site, (host_fill){entry, n, size});
     float *piece = NULL;
-    TD_TRY(TD_NEW(piece, n < PIECE ? n : PIECE));
+    TD_TRY(TD_NEW(piece, n < FILL_PIECE ? n : FILL_PIECE));
     td_status *status = NULL;
-    for (int64_t first = 0; first < n && !status; first += PIECE) {
-        int64_t count = n - first < PIECE ? n - first : PIECE;
+    for (int64_t first = 0; first < n && !status; first += FILL_PIECE) {
+        int64_t count = n - first < FILL_PIECE ? n - first : FILL_PIECE;
         td_initial_fill(&entry->initial, first, count, piece);
         status = transfer(site, true, at_offset(entry->tensor.data, first * size), piece, (size_t)(count * size));
     }

@@ -1,7 +1,7 @@
 /* The sum of one bag's rows, vectorised over the row: the inner loop of every kernel that pools. Not a kernel.
  *
  * Elements are independent of each other; each adds its rows in position order from zero (one fma with weights), and the mean
- * divides once, as the reference kernels do. */
+ * divides once, as the reference kernels do. So any cut of a row into pieces gives the same bits. */
 #ifndef TANDEM_BACKENDS_CPU_BAGS_H
 #define TANDEM_BACKENDS_CPU_BAGS_H
 
@@ -14,44 +14,92 @@ typedef struct td_bags {
     bool mean;
 } td_bags;
 
-/* `width` vectors of 16 from column k on; the last holds `last` (1 to 16) elements. Constant width: sums stay in registers. */
-static inline __attribute__((always_inline)) void td_bag_columns(const td_bags *bags, int64_t begin, int64_t end,
-                                                                 int64_t limit, int64_t k, int width, int64_t last,
-                                                                 float *out)
+/* Positions [begin, end); good positions go on up to `limit`: what may be prefetched. */
+typedef struct td_bag_span {
+    int64_t begin, end, limit;
+} td_bag_span;
+
+static inline void td_bag_prefetch(const td_bags *bags, const td_bag_span *span, int64_t i, int64_t k)
 {
-    v16 sums[4] = {v16_set(0), v16_set(0), v16_set(0), v16_set(0)};
-    for (int64_t i = begin; i < end; i++) {
-        const float *row = td_cpu_lookup_row(&bags->lookup, i) + k;
-        if (k == 0 && i + TD_LOOKUP_PREFETCH < limit)
-            td_cpu_lookup_prefetch(&bags->lookup, i + TD_LOOKUP_PREFETCH);
-        const v16 weight = v16_set(bags->weights ? bags->weights[i] : 1);
-        for (int w = 0; w < width; w++) {
-            const v16 x = w + 1 < width || last == 16 ? v16_load(row + 16 * w) : v16_load_first(row + 16 * w, last);
-            sums[w] = bags->weights ? v16_fma(weight, x, sums[w]) : v16_add(sums[w], x);
-        }
-    }
-    const v16 count = v16_set((float)(end - begin));
-    for (int w = 0; w < width; w++) {
-        const v16 sum = bags->mean && begin < end ? v16_divide(sums[w], count) : sums[w];
-        v16_store_first(out + k + 16 * w, sum, w + 1 < width ? 16 : last);
-    }
+    if (k == 0 && i + TD_LOOKUP_PREFETCH < span->limit)
+        td_cpu_lookup_prefetch(&bags->lookup, i + TD_LOOKUP_PREFETCH);
 }
 
-/* The bag of positions [begin, end), all good, into out[dim]. Good positions go on up to `limit`: what may be prefetched. */
-static inline void td_bag_pool(const td_bags *bags, int64_t begin, int64_t end, int64_t limit, float *out)
+/* `width` vectors of 16 from column k on. Constant width and kind: sums stay in registers. */
+static inline __attribute__((always_inline)) void td_bag_vectors(const td_bags *bags, const td_bag_span *span,
+                                                                 bool weighted, int64_t k, int width, float *out)
+{
+    v16 sums[4] = {v16_set(0), v16_set(0), v16_set(0), v16_set(0)};
+    for (int64_t i = span->begin; i < span->end; i++) {
+        const float *row = td_cpu_lookup_row(&bags->lookup, i) + k;
+        td_bag_prefetch(bags, span, i, k);
+        const v16 weight = v16_set(weighted ? bags->weights[i] : 1);
+        for (int w = 0; w < width; w++) {
+            const v16 x = v16_load(row + 16 * w);
+            sums[w] = weighted ? v16_fma(weight, x, sums[w]) : v16_add(sums[w], x);
+        }
+    }
+    const v16 count = v16_set((float)(span->end - span->begin));
+    for (int w = 0; w < width; w++)
+        v16_store(out + k + 16 * w, bags->mean && span->begin < span->end ? v16_divide(sums[w], count) : sums[w]);
+}
+
+/* The same for `width` elements, fewer than 16. */
+static inline __attribute__((always_inline)) void td_bag_elements(const td_bags *bags, const td_bag_span *span,
+                                                                  bool weighted, int64_t k, int width, float *out)
+{
+    float sums[8] = {0};
+    for (int64_t i = span->begin; i < span->end; i++) {
+        const float *row = td_cpu_lookup_row(&bags->lookup, i) + k;
+        td_bag_prefetch(bags, span, i, k);
+        const float weight = weighted ? bags->weights[i] : 1;
+        for (int w = 0; w < width; w++)
+            sums[w] = weighted ? fmaf(weight, row[w], sums[w]) : sums[w] + row[w];
+    }
+    const float count = (float)(span->end - span->begin);
+    for (int w = 0; w < width; w++)
+        out[k + w] = bags->mean && span->begin < span->end ? sums[w] / count : sums[w];
+}
+
+static inline __attribute__((always_inline)) void td_bag_pool_as(const td_bags *bags, const td_bag_span *span,
+                                                                 bool weighted, float *out)
 {
     const int64_t dim = bags->lookup.dim;
     int64_t k = 0;
-    if (dim == 16) {
-        td_bag_columns(bags, begin, end, limit, 0, 1, 16, out);
-        return;
-    }
     for (; k + 64 <= dim; k += 64)
-        td_bag_columns(bags, begin, end, limit, k, 4, 16, out);
-    for (; k + 16 <= dim; k += 16)
-        td_bag_columns(bags, begin, end, limit, k, 1, 16, out);
+        td_bag_vectors(bags, span, weighted, k, 4, out);
+    if (k + 32 <= dim) {
+        td_bag_vectors(bags, span, weighted, k, 2, out);
+        k += 32;
+    }
+    if (k + 16 <= dim) {
+        td_bag_vectors(bags, span, weighted, k, 1, out);
+        k += 16;
+    }
+    if (k + 8 <= dim) {
+        td_bag_elements(bags, span, weighted, k, 8, out);
+        k += 8;
+    }
+    if (k + 4 <= dim) {
+        td_bag_elements(bags, span, weighted, k, 4, out);
+        k += 4;
+    }
+    if (k + 2 <= dim) {
+        td_bag_elements(bags, span, weighted, k, 2, out);
+        k += 2;
+    }
     if (k < dim)
-        td_bag_columns(bags, begin, end, limit, k, 1, dim - k, out);
+        td_bag_elements(bags, span, weighted, k, 1, out);
+}
+
+/* The bag of positions [begin, end), all good, into out[dim]. */
+static inline void td_bag_pool(const td_bags *bags, int64_t begin, int64_t end, int64_t limit, float *out)
+{
+    const td_bag_span span = {begin, end, limit};
+    if (bags->weights)
+        td_bag_pool_as(bags, &span, true, out);
+    else
+        td_bag_pool_as(bags, &span, false, out);
 }
 
 #endif

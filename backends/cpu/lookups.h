@@ -11,7 +11,7 @@
 #include "backends/cpu/kernel.h"
 #include "base/lookup.h"
 
-enum { TD_LOOKUP_PREFETCH = 12 }; /* rows asked for ahead of the one being read */
+enum { TD_LOOKUP_PREFETCH = 16 }; /* rows asked for ahead of the one being read */
 
 typedef struct td_cpu_lookup {
     td_lookup ids;
@@ -60,6 +60,13 @@ static inline void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t p
 {
     enum { FLOATS_PER_LINE = 16, MOST_LINES = 4 };
     const float *row = td_cpu_lookup_row(lookup, position);
+    if (lookup->dim == FLOATS_PER_LINE * MOST_LINES) { /* the common case without a loop */
+        __builtin_prefetch(row);
+        __builtin_prefetch(row + FLOATS_PER_LINE);
+        __builtin_prefetch(row + 2 * FLOATS_PER_LINE);
+        __builtin_prefetch(row + 3 * FLOATS_PER_LINE);
+        return;
+    }
     for (int64_t k = 0; k < lookup->dim && k < FLOATS_PER_LINE * MOST_LINES; k += FLOATS_PER_LINE)
         __builtin_prefetch(row + k);
 }
@@ -67,7 +74,7 @@ static inline void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t p
 /* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. */
 static inline int64_t td_cpu_lookup_block(int64_t bags, int64_t rows, int64_t dim)
 {
-    enum { FLOATS = 16384 };
+    enum { FLOATS = 65536 };
     const int64_t per_bag = (bags ? rows / bags + 1 : 1) * (dim ? dim : 1);
     return per_bag < FLOATS ? FLOATS / per_bag : 1;
 }
@@ -75,6 +82,20 @@ static inline int64_t td_cpu_lookup_block(int64_t bags, int64_t rows, int64_t di
 static inline bool td_cpu_lookup_takes_ids(const td_tensor *ids)
 {
     return (ids->kind == TD_DENSE || ids->kind == TD_RAGGED) && (ids->dtype == TD_I64 || ids->dtype == TD_I32);
+}
+
+/* For messages about part `index` of an op that does several: the index-th word of `names` (may be NULL). */
+static inline void td_cpu_lookup_name(td_lookup *lookup, const char *op, const char *names, int32_t index)
+{
+    lookup->op = op;
+    for (; names && index > 0; index--) {
+        names = strchr(names, ' ');
+        names = names ? names + 1 : NULL;
+    }
+    if (!names)
+        return;
+    lookup->name = names;
+    lookup->name_length = (int)strcspn(names, " ");
 }
 
 static inline const float *td_cpu_optional(const td_kernel_call *call, int32_t input)

@@ -1,128 +1,85 @@
 /* Dealing ids to partitions: see row_groups.h. Positions are cut into segments; each segment counts, then, when it is known
- * where every (partition, segment) begins, puts its positions there. So each partition keeps the order of positions. */
+ * where every (partition, segment) begins, puts its items there. So each partition keeps the order of sources and positions. */
 #include "backends/cpu/row_groups.h"
-
-#include <string.h>
-
-#include "base/memory.h"
 
 enum { SEGMENT = 8192, IDS_PER_PARTITION = 512 };
 
-int32_t td_row_groups_partitions(int64_t count)
+int32_t td_row_partitions(int64_t count)
 {
     int32_t partitions = 1;
-    while (partitions < TD_MOST_PARTITIONS && (int64_t)partitions * IDS_PER_PARTITION < count)
+    while (count > TD_FEW_IDS && partitions < TD_MOST_PARTITIONS && (int64_t)partitions * IDS_PER_PARTITION < count)
         partitions *= 2;
     return partitions;
 }
 
-static int64_t segments_of(int64_t count)
+int64_t td_row_segments(int64_t count)
 {
     return count / SEGMENT + (count % SEGMENT != 0);
 }
 
-size_t td_row_groups_scratch_bytes(int64_t count)
+/* A segment of a source; all segments of all dealt tables are numbered through. */
+typedef struct segment {
+    const td_row_table *table;
+    const td_lookup *source;
+    int64_t begin, end;
+    uint32_t *ends; /* [partitions] */
+} segment;
+
+typedef struct deal {
+    td_row_table *tables;
+    int32_t n;
+} deal;
+
+static void find_segment(const deal *d, int64_t index, segment *out)
 {
-    enum { ARRAYS = 6 }; /* four of pairs, starts, bags */
-    int64_t numbers;
-    if (!td_multiply_checked(count, ARRAYS, &numbers))
-        return 0;
-    int64_t partitions = td_row_groups_partitions(count);
-    if (!td_add_checked(numbers, partitions * (1 + segments_of(count)), &numbers) ||
-        !td_multiply_checked(numbers, (int64_t)sizeof(int64_t), &numbers))
-        return 0;
-    return (size_t)numbers;
+    const td_row_table *table = d->tables;
+    for (; !table->items || index >= table->segments; table++)
+        index -= table->items ? table->segments : 0;
+    out->table = table;
+    out->ends = table->ends + index * table->partitions;
+    const td_lookup *const *source = table->sources;
+    for (; index >= td_row_segments((*source)->count); source++)
+        index -= td_row_segments((*source)->count);
+    out->source = *source;
+    out->begin = index * SEGMENT;
+    out->end = out->begin + SEGMENT < (*source)->count ? out->begin + SEGMENT : (*source)->count;
 }
 
-/* The partition of a row: high bits of a multiplicative hash (2^64 divided by the golden ratio). */
-static int32_t partition_of(const td_row_groups *groups, int64_t row)
-{
-    uint64_t hash = (uint64_t)row * UINT64_C(0x9e3779b97f4a7c15);
-    return (int32_t)((hash >> 32) & (uint64_t)(groups->partitions - 1));
-}
-
-static void segment_span(const td_row_groups *groups, int64_t segment, int64_t *out_begin, int64_t *out_end)
-{
-    *out_begin = segment * SEGMENT;
-    *out_end = *out_begin + SEGMENT < groups->lookup->count ? *out_begin + SEGMENT : groups->lookup->count;
-}
-
-/* A bad id is left out, and marked by a count that no segment can have. */
-static void count_segment(void *context, int64_t segment, int32_t thread)
+static void count_segment(void *context, int64_t index, int32_t thread)
 {
     (void)thread;
-    const td_row_groups *groups = context;
-    int64_t *counts = groups->counts + segment * groups->partitions, begin, end;
-    segment_span(groups, segment, &begin, &end);
-    memset(counts, 0, (size_t)groups->partitions * sizeof *counts);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = td_lookup_row(groups->lookup, i);
-        if (!td_lookup_valid(groups->lookup, row)) {
-            counts[0] = -1 - i;
-            return;
-        }
-        counts[partition_of(groups, row)]++;
-    }
+    segment s;
+    find_segment(context, index, &s);
+    const int shift = 64 - s.table->partition_bits;
+    memset(s.ends, 0, (size_t)s.table->partitions * sizeof *s.ends);
+    for (int64_t i = s.begin; i < s.end; i++)
+        s.ends[td_row_hash(td_lookup_row(s.source, i)) >> shift]++;
 }
 
-static td_status *find_bad_id(const td_row_groups *groups)
+/* Counts become where each segment puts its next item of each partition. */
+static void place_segments(td_row_table *table)
 {
-    for (int64_t segment = 0; segment < groups->segments; segment++)
-        if (groups->counts[segment * groups->partitions] < 0)
-            return td_lookup_error(groups->lookup, -1 - groups->counts[segment * groups->partitions]);
-    return NULL;
-}
-
-/* Counts become where each segment puts its next position of each partition. */
-static void place_segments(td_row_groups *groups)
-{
-    int64_t before = 0;
-    for (int32_t p = 0; p < groups->partitions; p++) {
-        groups->begins[p] = before;
-        for (int64_t segment = 0; segment < groups->segments; segment++) {
-            int64_t *count = &groups->counts[segment * groups->partitions + p], here = *count;
+    uint32_t before = 0;
+    for (int32_t p = 0; p < table->partitions; p++) {
+        table->begins[p] = before;
+        for (int64_t s = 0; s < table->segments; s++) {
+            uint32_t *count = &table->ends[s * table->partitions + p], here = *count;
             *count = before;
             before += here;
         }
     }
-    groups->begins[groups->partitions] = before;
-}
-
-static int64_t partition_size(const td_row_groups *groups, int32_t partition)
-{
-    return groups->begins[partition + 1] - groups->begins[partition];
-}
-
-static void order_partitions(td_row_groups *groups)
-{
-    for (int32_t p = 0; p < groups->partitions; p++) {
-        int32_t at = p;
-        for (; at > 0 && partition_size(groups, groups->order[at - 1]) < partition_size(groups, p); at--)
-            groups->order[at] = groups->order[at - 1];
-        groups->order[at] = p;
-    }
-}
-
-static void deal_segment(void *context, int64_t segment, int32_t thread)
-{
-    (void)thread;
-    const td_row_groups *groups = context;
-    int64_t *places = groups->counts + segment * groups->partitions, begin, end;
-    segment_span(groups, segment, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = td_lookup_row(groups->lookup, i), at = places[partition_of(groups, row)]++;
-        groups->pairs[0][at] = row;
-        groups->pairs[1][at] = i;
-    }
+    table->begins[table->partitions] = before;
 }
 
 /* The first bag that ends beyond a position. */
-static int64_t find_bag(const td_lookup *lookup, int64_t position)
+static int64_t find_bag(const td_lookup *source, int64_t position)
 {
-    int64_t low = 0, high = lookup->bags;
+    int64_t low = 0, high = source->bags;
+    if (!source->offsets)
+        return position / source->length;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (td_lookup_begin(lookup, middle + 1) <= position)
+        if (source->offsets[middle + 1] <= position)
             low = middle + 1;
         else
             high = middle;
@@ -130,55 +87,117 @@ static int64_t find_bag(const td_lookup *lookup, int64_t position)
     return low;
 }
 
-static void fill_bags(void *context, int64_t segment, int32_t thread)
+static void deal_segment(void *context, int64_t index, int32_t thread)
 {
     (void)thread;
-    const td_row_groups *groups = context;
-    int64_t begin, end;
-    segment_span(groups, segment, &begin, &end);
-    int64_t bag = find_bag(groups->lookup, begin);
-    for (int64_t i = begin; i < end; i++) {
-        while (td_lookup_begin(groups->lookup, bag + 1) <= i)
-            bag++;
-        groups->bags[i] = bag;
+    segment s;
+    find_segment(context, index, &s);
+    const int shift = 64 - s.table->partition_bits;
+    int64_t bag = find_bag(s.source, s.begin);
+    for (int64_t i = s.begin; i < s.end; bag++) {
+        int64_t end = td_lookup_begin(s.source, bag + 1);
+        for (end = end < s.end ? end : s.end; i < end; i++) {
+            const int64_t row = td_lookup_row(s.source, i);
+            s.table->items[s.ends[td_row_hash(row) >> shift]++] = (td_row_item){row, (uint32_t)bag, (uint32_t)i};
+        }
     }
 }
 
-static void lay_out(td_row_groups *groups, int64_t *memory)
+void td_row_deal(td_row_table *tables, int32_t n, td_team *team)
 {
-    int64_t count = groups->lookup->count;
-    for (int i = 0; i < 4; i++, memory += count)
-        groups->pairs[i] = memory;
-    groups->starts = memory;
-    memory += count + groups->partitions;
-    bool same = !groups->lookup->offsets && groups->lookup->length == 1;
-    groups->bags = same ? NULL : memory;
-    groups->counts = memory + count;
+    deal d = {tables, n};
+    int64_t segments = 0;
+    for (int32_t t = 0; t < n; t++)
+        segments += tables[t].items ? tables[t].segments : 0;
+    if (!segments)
+        return;
+    td_team_run_dynamic(team, segments, count_segment, &d);
+    for (int32_t t = 0; t < n; t++)
+        if (tables[t].items)
+            place_segments(&tables[t]);
+    td_team_run_dynamic(team, segments, deal_segment, &d);
 }
 
-td_status *td_row_groups_deal(const td_lookup *lookup, td_team *team, void *scratch, td_row_groups *out_groups)
+/* ---- grouping ------------------------------------------------------------------------------------------------------------ */
+
+/* The items of a table that is not dealt. */
+static void list_items(const td_row_table *table, td_row_item *out_items)
 {
-    td_row_groups *groups = out_groups;
-    *groups = (td_row_groups){.lookup = lookup,
-                              .segments = segments_of(lookup->count),
-                              .partitions = td_row_groups_partitions(lookup->count)};
-    TD_TRY(td_lookup_check_offsets(lookup));
-    lay_out(groups, scratch);
-    td_team *helpers = groups->segments > 1 ? team : NULL;
-    td_team_run(helpers, groups->segments, count_segment, groups);
-    TD_TRY(find_bad_id(groups));
-    place_segments(groups);
-    order_partitions(groups);
-    td_team_run(helpers, groups->segments, deal_segment, groups);
-    if (groups->bags)
-        td_team_run(helpers, groups->segments, fill_bags, groups);
-    return NULL;
+    for (int32_t s = 0; s < table->n_sources; s++) {
+        const td_lookup *source = table->sources[s];
+        for (int64_t bag = 0, i = 0; i < source->count; bag++)
+            for (const int64_t end = td_lookup_begin(source, bag + 1); i < end; i++)
+                *out_items++ = (td_row_item){td_lookup_row(source, i), (uint32_t)bag, (uint32_t)i};
+    }
 }
 
-void td_row_groups_group(const td_row_groups *groups, int32_t partition, td_dedup *out_dedup)
+/* A hash table from rows to groups, at most half full. */
+typedef struct grouping {
+    int64_t *rows;
+    uint32_t *starts, *group_of, *order, *slots, n;
+    uint64_t mask;
+    int shift;
+} grouping;
+
+static void lay_out(grouping *g, char *space, int64_t n, int partition_bits)
 {
-    int64_t begin = groups->begins[partition], n = groups->begins[partition + 1] - begin;
-    int64_t *const pairs[4] = {groups->pairs[0] + begin, groups->pairs[1] + begin, groups->pairs[2] + begin,
-                               groups->pairs[3] + begin};
-    td_dedup_pairs(pairs, groups->starts + begin + partition, n, groups->lookup->rows, out_dedup);
+    int bits = 1;
+    while (((int64_t)1 << bits) < 2 * n)
+        bits++;
+    *g = (grouping){.rows = (int64_t *)space, .mask = ((uint64_t)1 << bits) - 1, .shift = 64 - bits - partition_bits};
+    g->starts = (uint32_t *)(g->rows + n);
+    g->group_of = g->starts + n + 1;
+    g->order = g->group_of + n;
+    g->slots = g->order + n;
+    memset(g->slots, 0, ((size_t)1 << bits) * sizeof *g->slots);
+}
+
+/* The group of a row, a new one if it is met for the first time. */
+static inline uint32_t group_of_row(grouping *g, int64_t row)
+{
+    uint64_t at = (td_row_hash(row) >> g->shift) & g->mask;
+    while (g->slots[at] && g->rows[g->slots[at] - 1] != row)
+        at = (at + 1) & g->mask;
+    if (g->slots[at])
+        return g->slots[at] - 1;
+    g->rows[g->n] = row;
+    g->starts[g->n] = 0;
+    g->slots[at] = ++g->n;
+    return g->n - 1;
+}
+
+/* Sizes become beginnings, items are put in order, and beginnings, which that has moved to ends, move on by one group. */
+static void order_items(grouping *g, int64_t n)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const uint32_t size = g->starts[i];
+        g->starts[i] = before;
+        before += size;
+    }
+    for (int64_t i = 0; i < n; i++)
+        g->order[g->starts[g->group_of[i]]++] = (uint32_t)i;
+    for (uint32_t i = g->n; i > 0; i--)
+        g->starts[i] = g->starts[i - 1];
+    g->starts[0] = 0;
+}
+
+void td_row_groups_find(const td_row_table *table, int32_t partition, td_row_workspace *workspace, td_row_groups *out)
+{
+    const int64_t n = td_row_partition_size(table, partition);
+    const td_row_item *items = table->items ? table->items + table->begins[partition] : workspace->items;
+    grouping g;
+    if (!table->items)
+        list_items(table, workspace->items);
+    lay_out(&g,
+            n <= TD_FEW_IDS ? workspace->space
+                            : table->space + (size_t)table->begins[partition] * TD_GROUP_BYTES_PER_ID,
+            n, table->partition_bits);
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t group = group_of_row(&g, items[i].row);
+        g.group_of[i] = group;
+        g.starts[group]++;
+    }
+    order_items(&g, n);
+    *out = (td_row_groups){g.n, items, g.rows, g.starts, g.order};
 }

@@ -58,7 +58,7 @@ static inline void td_update_prefetch(const td_update_target *target, int64_t ro
     for (int32_t s = 0; s < target->n_states && target->rule->per_row; s++)
         __builtin_prefetch(target->states[s] + row, 1);
 }
-enum { TD_UPDATE_PREFETCH_ROWS = 6 };
+enum { TD_UPDATE_PREFETCH_ROWS = 12 };
 
 /* `supports` and `run` of a rule's op. */
 bool td_update_supports(const td_update_rule *rule, const td_kernel_call *call);

@@ -97,20 +97,12 @@ static td_status *read_fill(reader *r, int64_t *limit, fill_kind *fill, double *
     return *r->at && *r->at != ' ' ? bad_text(r, "the next input") : NULL;
 }
 
-static const td_port *port_of(const td_op *op, int32_t input)
-{
-    int32_t last = 0;
-    while (last + 1 < TD_MAX_PORTS && op->inputs[last + 1].name)
-        last++;
-    return &op->inputs[input < last ? input : last];
-}
-
 /* The source value for one input: a parameter where the op writes it or a gradient is wanted. */
 static td_value add_source(reader *r, const td_op *op, int32_t input, td_dtype dtype, td_shape shape, td_kind kind,
                            td_dim entries, bool differentiable)
 {
     char name[16];
-    const unsigned flags = port_of(op, input)->flags;
+    const unsigned flags = td_op_port(op, input)->flags;
     snprintf(name, sizeof name, "input%d", input);
     if (kind != TD_DENSE)
         return td_graph_add_source(r->graph, TD_CLASS_INPUT, kind, name, dtype, shape, entries);

@@ -1,4 +1,4 @@
-/* embedding_bag: pools bags, cut into runs of bags by shape; and the gradient of its per-id weights. */
+/* embedding_bag_weights_gradient: a row of the table times its bag's gradient, per id; cut into runs of bags by shape. */
 #include "backends/cpu/bags.h"
 
 enum { TABLE, IDS, WEIGHTS };
@@ -15,7 +15,7 @@ static bool is_mean(const td_kernel_call *call)
 
 typedef struct bag_work {
     td_bags bags;
-    const float *gradient; /* of the weights' gradient */
+    const float *gradient;
     float *out;
 } bag_work;
 
@@ -33,39 +33,6 @@ static void prefetch_first(const td_cpu_lookup *lookup, int64_t begin, int64_t e
     for (int64_t i = begin; i < end && i < begin + TD_LOOKUP_PREFETCH; i++)
         td_cpu_lookup_prefetch(lookup, i);
 }
-
-static void pool_range(void *context, int64_t first, int64_t last)
-{
-    bag_work *work = context;
-    td_cpu_lookup *lookup = &work->bags.lookup;
-    const int64_t begin = td_lookup_begin(&lookup->ids, first), end = td_lookup_begin(&lookup->ids, last);
-    if (!td_cpu_lookup_good(lookup, begin, end))
-        return;
-    prefetch_first(lookup, begin, end);
-    for (int64_t bag = first; bag < last; bag++)
-        td_bag_pool(&work->bags, td_lookup_begin(&lookup->ids, bag), td_lookup_begin(&lookup->ids, bag + 1), end,
-                    work->out + bag * lookup->dim);
-}
-
-static td_status *run_over_bags(bag_work *work, td_team *team, td_cpu_range_fn range)
-{
-    const td_lookup *ids = &work->bags.lookup.ids;
-    TD_TRY(td_lookup_check_offsets(ids));
-    td_cpu_for(team, ids->bags, td_cpu_lookup_block(ids->bags, ids->count, work->bags.lookup.dim), range, work);
-    return td_cpu_lookup_result(&work->bags.lookup);
-}
-
-static td_status *run(const td_kernel_call *call, td_team *team, void *state)
-{
-    (void)state;
-    bag_work work = {.bags.weights = td_cpu_optional(call, WEIGHTS)};
-    bags_of(&work, call);
-    return run_over_bags(&work, team, pool_range);
-}
-
-const td_cpu_kernel TD_KERNEL(embedding_bag) = {.op = "embedding_bag", .supports = supports, .run = run};
-
-/* ---- gradient of the weights --------------------------------------------------------------------------------------------- */
 
 static void weights_gradient_range(void *context, int64_t first, int64_t last)
 {
@@ -92,7 +59,11 @@ static td_status *run_weights_gradient(const td_kernel_call *call, td_team *team
     (void)state;
     bag_work work = {.gradient = call->inputs[2].data};
     bags_of(&work, call);
-    return run_over_bags(&work, team, weights_gradient_range);
+    const td_lookup *ids = &work.bags.lookup.ids;
+    TD_TRY(td_lookup_check_offsets(ids));
+    td_cpu_for(team, ids->bags, td_cpu_lookup_block(ids->bags, ids->count, work.bags.lookup.dim),
+               weights_gradient_range, &work);
+    return td_cpu_lookup_result(&work.bags.lookup);
 }
 
 const td_cpu_kernel TD_KERNEL(embedding_bag_weights_gradient) = {
