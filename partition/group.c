@@ -13,214 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/string.h"
-#include "partition/plan.h"
-
-enum { LOOKUP_INPUTS = 3, UPDATE_STATES = 5, UPDATE_INPUTS = UPDATE_STATES + TD_MAX_SLOTS };
-
-/* The op being put together: inputs and numbers of its parts. */
-typedef struct parts {
-    td_value *inputs;
-    int64_t *pooling, *offset, *column, *table;
-    td_string names;
-    int32_t n, n_inputs, n_tables;
-} parts;
-
-typedef struct grouping {
-    td_plan *plan;
-    td_graph *graph;
-    int64_t n_nodes;    /* of the graph before the pass */
-    int32_t *uses;      /* of each value */
-    bool *after_lookup; /* a lookup of its own subgraph leads to this node */
-    bool *keep, *keep_value;
-    int32_t *members, n_members;
-    parts parts;
-} grouping;
-
-/* ---- parts ------------------------------------------------------------------------------------------------------------- */
-
-static td_status *parts_init(parts *p, int64_t most)
-{
-    TD_TRY(TD_NEW(p->inputs, most * UPDATE_INPUTS));
-    TD_TRY(TD_NEW(p->pooling, most));
-    TD_TRY(TD_NEW(p->offset, most));
-    TD_TRY(TD_NEW(p->column, most));
-    return TD_NEW(p->table, most);
-}
-
-static void parts_deinit(parts *p)
-{
-    td_free(p->inputs);
-    td_free(p->pooling);
-    td_free(p->offset);
-    td_free(p->column);
-    td_free(p->table);
-    td_string_deinit(&p->names);
-}
-
-static void parts_clear(parts *p)
-{
-    p->n = p->n_inputs = p->n_tables = 0;
-    td_string_deinit(&p->names);
-    p->names = (td_string){0};
-}
-
-static int64_t pooling_number(const td_node *node, const char *fallback)
-{
-    const char *pooling = td_attr_string(node->attrs, node->n_attrs, "pooling", fallback);
-    return strcmp(pooling, "none") == 0 ? 0 : strcmp(pooling, "mean") == 0 ? 2 : 1;
-}
-
-static void add_name(parts *p, const char *name, size_t length)
-{
-    td_string_format(&p->names, "%s%.*s", p->n ? " " : "", (int)length, name);
-}
-
-/* A lookup; or, where `node` is NULL, a value whose columns are copied. */
-static void add_lookup(grouping *g, const td_node *node, int32_t value)
-{
-    parts *p = &g->parts;
-    const td_value_info *info = &g->graph->values[value];
-    for (int32_t i = 0; i < LOOKUP_INPUTS; i++)
-        p->inputs[p->n_inputs++] = (td_value){g->graph, !node                ? (i == 1 ? value : -1)
-                                                        : i < node->n_inputs ? node->inputs[i]
-                                                                             : -1};
-    p->pooling[p->n] = node ? pooling_number(node, strcmp(node->op->name, "embedding") == 0 ? "none" : "sum") : 0;
-    p->offset[p->n] = node ? td_attr_int(node->attrs, node->n_attrs, "offset", 0) : 0;
-    add_name(p, node ? node->name : info->name, strlen(node ? node->name : info->name));
-    p->n++;
-}
-
-/* The value behind a slice of columns on the same device, and the first column; or the value itself. */
-static int32_t behind_slice(const grouping *g, int32_t value, int32_t node, int64_t *out_column)
-{
-    int32_t producer = g->graph->values[value].producer;
-    const td_node *slice = producer >= 0 ? &g->graph->nodes[producer] : NULL;
-    *out_column = 0;
-    if (!slice || strcmp(slice->op->name, "slice") != 0 || g->graph->values[value].shape.rank != 2 ||
-        td_attr_int(slice->attrs, slice->n_attrs, "axis", 0) != 1 ||
-        g->plan->nodes[producer].cluster != g->plan->nodes[node].cluster)
-        return value;
-    *out_column = td_attr_int(slice->attrs, slice->n_attrs, "begin", 0);
-    return slice->inputs[0];
-}
-
-static void add_update_part(grouping *g, int32_t id, const int32_t *inputs, int32_t n_inputs, int64_t column)
-{
-    parts *p = &g->parts;
-    int64_t begin = 0;
-    for (int32_t i = 0; i < UPDATE_INPUTS; i++) {
-        int32_t value = i < n_inputs ? inputs[i] : -1;
-        if (i == 1 && !column)
-            value = behind_slice(g, value, id, &begin);
-        p->inputs[p->n_inputs++] = (td_value){g->graph, value};
-    }
-    p->column[p->n++] = column + begin;
-}
-
-/* An embedding_update as one part, or an embedding_updates as its parts. */
-static void add_update(grouping *g, int32_t id)
-{
-    parts *p = &g->parts;
-    const td_node *node = &g->graph->nodes[id];
-    const td_attr *attrs = node->attrs;
-    const char *names = td_attr_string(attrs, node->n_attrs, "names", node->name);
-    if (strcmp(node->op->name, "embedding_update") == 0) {
-        p->pooling[p->n] = pooling_number(node, "sum");
-        p->offset[p->n] = td_attr_int(attrs, node->n_attrs, "offset", 0);
-        p->table[p->n] = p->n_tables++;
-        add_name(p, node->name, strlen(node->name));
-        add_update_part(g, id, node->inputs, node->n_inputs, 0);
-        return;
-    }
-    const td_attr *pooling = td_attr_find(attrs, node->n_attrs, "pooling"),
-                  *offset = td_attr_find(attrs, node->n_attrs, "offset"),
-                  *column = td_attr_find(attrs, node->n_attrs, "column"),
-                  *table = td_attr_find(attrs, node->n_attrs, "table");
-    int32_t first = p->n_tables;
-    for (int32_t i = 0; i < pooling->n_ints; i++) {
-        p->pooling[p->n] = pooling->ints[i];
-        p->offset[p->n] = offset->ints[i];
-        p->table[p->n] = first + table->ints[i];
-        p->n_tables = (int32_t)p->table[p->n] + 1;
-        add_name(p, names, strcspn(names, " "));
-        names += strcspn(names, " ");
-        names += *names == ' ';
-        add_update_part(g, id, node->inputs + i * UPDATE_INPUTS, UPDATE_INPUTS, column->ints[i]);
-    }
-}
-
-/* ---- putting an op in -------------------------------------------------------------------------------------------------- */
-
-/* A node of the collected parts in the place of `like`; *out is its number, or -1 where the device cannot run it. */
-static td_status *add_node(grouping *g, const char *op, int32_t like, const td_attr *attrs, int32_t n_attrs,
-                           int32_t n_outputs, int32_t *out)
-{
-    td_graph *graph = g->graph;
-    td_value *outputs = NULL;
-    char reason[160] = "";
-    bool supported = false;
-    *out = -1;
-    char *name = td_format("%s+%d", graph->nodes[like].name, g->parts.n - 1);
-    char *cause = td_strdup(g->plan->nodes[like].cause);
-    td_status *status = TD_NEW(outputs, n_outputs + 1);
-    if (!status && (!name || !cause))
-        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a group of embeddings");
-    if (!status) {
-        graph->phase = graph->nodes[like].phase;
-        td_graph_add(graph, op, name, g->parts.inputs, g->parts.n_inputs, attrs, n_attrs, outputs, n_outputs);
-        status = graph->failed ? td_graph_check(graph) : td_plan_follow(g->plan);
-    }
-    int32_t id = (int32_t)graph->n_nodes - 1;
-    if (!status) {
-        td_plan_node *p = &g->plan->nodes[id];
-        p->device = g->plan->nodes[like].device;
-        p->lane = g->plan->nodes[like].lane;
-        p->cluster = g->plan->nodes[like].cluster;
-        p->cause = cause;
-        cause = NULL;
-        status = td_plan_supports(graph, &g->plan->sites[p->device], id, &supported, reason, sizeof reason);
-    }
-    if (!status && supported) {
-        *out = id;
-        g->keep[id] = true;
-    }
-    td_free(outputs);
-    td_free(name);
-    td_free(cause);
-    return status;
-}
-
-static void drop(grouping *g, int32_t node)
-{
-    g->keep[node] = false;
-    for (int32_t i = 0; i < g->graph->nodes[node].n_outputs; i++)
-        g->keep_value[g->graph->nodes[node].outputs[i]] = false;
-}
-
-/* Output `index` of the new node becomes the value that `old` was, under its name and for its readers. */
-static void take_over(grouping *g, int32_t node, int32_t index, int32_t old)
-{
-    g->graph->nodes[node].outputs[index] = old;
-    g->graph->values[old].producer = node;
-    g->graph->values[old].output = index;
-    g->keep_value[old] = true;
-}
-
-/* Drops nodes whose outputs nobody reads any more: slices that updates look behind. */
-static void release_slices(grouping *g, const td_node *update)
-{
-    for (int32_t i = 0; i < update->n_inputs; i++) {
-        int32_t value = update->inputs[i], producer = value >= 0 ? g->graph->values[value].producer : -1;
-        if (producer < 0 || strcmp(g->graph->nodes[producer].op->name, "slice") != 0)
-            continue;
-        bool read = --g->uses[value] > 0 || g->graph->values[value].is_output;
-        for (int32_t k = 0; k < g->plan->n_outputs; k++)
-            read = read || g->plan->outputs[k] == value;
-        if (!read)
-            drop(g, producer);
-    }
-}
+#include "partition/grouping.h"
 
 /* ---- lookups ------------------------------------------------------------------------------------------------------------ */
 
@@ -250,7 +43,7 @@ static td_status *add_lookups(grouping *g, int32_t like, bool concat, int32_t n_
     TD_TRY(td_string_finish(&p->names, &names));
     const td_attr attrs[] = {TD_INTS("pooling", p->pooling, p->n), TD_INTS("offset", p->offset, p->n),
                              TD_FLAG("concat", concat), TD_INT("outputs", n_outputs), TD_STRING("names", names)};
-    td_status *status = add_node(g, "embedding_lookups", like, attrs, 5, n_outputs, out);
+    td_status *status = td_grouping_add_node(g, "embedding_lookups", like, attrs, 5, n_outputs, out);
     td_free(names);
     return status;
 }
@@ -289,10 +82,10 @@ static td_status *group_concat(grouping *g, int32_t id)
     }
     if (!fits || !lookups)
         return NULL;
-    parts_clear(&g->parts);
+    td_parts_clear(&g->parts);
     for (int32_t i = 0; i < node->n_inputs; i++) {
         int32_t lookup = lookup_of_part(g, node->inputs[i], id);
-        add_lookup(g, lookup >= 0 ? &g->graph->nodes[lookup] : NULL, node->inputs[i]);
+        td_parts_add_lookup(g, lookup >= 0 ? &g->graph->nodes[lookup] : NULL, node->inputs[i]);
     }
     TD_TRY(add_lookups(g, id, true, 1, &made));
     if (made < 0)
@@ -301,25 +94,25 @@ static td_status *group_concat(grouping *g, int32_t id)
     for (int32_t i = 0; i < node->n_inputs; i++) {
         int32_t lookup = lookup_of_part(g, node->inputs[i], id);
         if (lookup >= 0)
-            drop(g, lookup);
+            td_grouping_drop(g, lookup);
     }
-    drop(g, id);
-    take_over(g, made, 0, node->outputs[0]);
+    td_grouping_drop(g, id);
+    td_grouping_take_over(g, made, 0, node->outputs[0]);
     return NULL;
 }
 
 static td_status *group_lookups(grouping *g)
 {
     int32_t made = -1;
-    parts_clear(&g->parts);
+    td_parts_clear(&g->parts);
     for (int32_t i = 0; i < g->n_members; i++)
-        add_lookup(g, &g->graph->nodes[g->members[i]], g->graph->nodes[g->members[i]].outputs[0]);
+        td_parts_add_lookup(g, &g->graph->nodes[g->members[i]], g->graph->nodes[g->members[i]].outputs[0]);
     if (g->n_members < 2)
         return NULL;
     TD_TRY(add_lookups(g, g->members[0], false, g->n_members, &made));
     for (int32_t i = 0; made >= 0 && i < g->n_members; i++) {
-        drop(g, g->members[i]);
-        take_over(g, made, i, g->graph->nodes[g->members[i]].outputs[0]);
+        td_grouping_drop(g, g->members[i]);
+        td_grouping_take_over(g, made, i, g->graph->nodes[g->members[i]].outputs[0]);
     }
     return NULL;
 }
@@ -332,9 +125,9 @@ static td_status *group_updates(grouping *g)
     char *names = NULL;
     int32_t made = -1;
     bool columns = false;
-    parts_clear(p);
+    td_parts_clear(p);
     for (int32_t i = 0; i < g->n_members; i++)
-        add_update(g, g->members[i]);
+        td_parts_add_update(g, g->members[i]);
     for (int32_t i = 0; i < p->n; i++)
         columns =
             columns || p->column[i] || p->inputs[i * UPDATE_INPUTS + 1].id != g->graph->nodes[g->members[0]].inputs[1];
@@ -348,11 +141,11 @@ static td_status *group_updates(grouping *g)
                              TD_INTS("column", p->column, p->n),
                              TD_INTS("table", p->table, p->n),
                              TD_STRING("names", names)};
-    td_status *status = add_node(g, "embedding_updates", g->members[0], attrs, 6, 0, &made);
+    td_status *status = td_grouping_add_node(g, "embedding_updates", g->members[0], attrs, 6, 0, &made);
     td_free(names);
     for (int32_t i = 0; made >= 0 && i < g->n_members; i++) {
-        drop(g, g->members[i]);
-        release_slices(g, &g->graph->nodes[g->members[i]]);
+        td_grouping_drop(g, g->members[i]);
+        td_grouping_release_slices(g, &g->graph->nodes[g->members[i]]);
     }
     return status;
 }
@@ -485,7 +278,7 @@ static td_status *allocate(grouping *g)
     int64_t most_parts = 1;
     for (int64_t i = 0; i < g->n_nodes; i++)
         most_parts += g->graph->nodes[i].n_inputs;
-    return parts_init(&g->parts, most_parts);
+    return td_parts_init(&g->parts, most_parts);
 }
 
 static bool has_lookup(const td_graph *graph)
@@ -514,6 +307,6 @@ done:
     td_free(g.after_lookup);
     td_free(g.keep);
     td_free(g.keep_value);
-    parts_deinit(&g.parts);
+    td_parts_deinit(&g.parts);
     return status;
 }
