@@ -171,7 +171,9 @@ td_value td_model_bag(const td_model_options *options, td_graph *graph, const td
                                  ? td_init_normal(0, td_section_float(options->config, "model.table_deviation"))
                                  : td_init_uniform(1 / sqrt((double)rows));
     snprintf(name, sizeof name, "%s%d.weight", prefix, index);
-    td_value table = td_parameter(graph, name, TD_F32, TD_SHAPE(rows, dim), initial);
+    const char *kept = td_section_string(options->config, "train.table_dtype");
+    td_dtype dtype = !strcmp(kept, "bf16") ? TD_BF16 : !strcmp(kept, "f16") ? TD_F16 : TD_F32;
+    td_value table = td_parameter(graph, name, dtype, TD_SHAPE(rows, dim), initial);
     td_pooling pooling = strcmp(td_section_string(options->config, "model.pooling"), "mean") ? TD_SUM : TD_MEAN;
     snprintf(name, sizeof name, "%s%d/bag", prefix, index);
     return td_name(td_embedding_bag(table, inputs->ids[index], pooling), name);

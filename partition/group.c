@@ -140,8 +140,9 @@ static td_status *group_updates(grouping *g)
                              TD_INTS("offset", p->offset, p->n),
                              TD_INTS("column", p->column, p->n),
                              TD_INTS("table", p->table, p->n),
+                             TD_INTS("rounding", p->rounding, p->n),
                              TD_STRING("names", names)};
-    td_status *status = td_grouping_add_node(g, "embedding_updates", g->members[0], attrs, 6, 0, &made);
+    td_status *status = td_grouping_add_node(g, "embedding_updates", g->members[0], attrs, 7, 0, &made);
     td_free(names);
     for (int32_t i = 0; made >= 0 && i < g->n_members; i++) {
         td_grouping_drop(g, g->members[i]);
@@ -193,6 +194,8 @@ static bool same_group(const grouping *g, int32_t a, int32_t b)
                0;
 }
 
+enum { MOST_MEMBERS = 256 }; /* so that a call's arguments stay small enough for any device's queue */
+
 /* Runs `group` on each group of the nodes that `wanted` picks. */
 static td_status *each_group(grouping *g, bool (*wanted)(const grouping *g, int32_t node),
                              td_status *(*group)(grouping *g))
@@ -205,7 +208,7 @@ static td_status *each_group(grouping *g, bool (*wanted)(const grouping *g, int3
     if (!status)
         qsort_r(list, (size_t)n, sizeof *list, compare_members, g);
     for (int32_t begin = 0, end; begin < n && !status; begin = end) {
-        for (end = begin + 1; end < n && same_group(g, list[begin], list[end]); end++)
+        for (end = begin + 1; end < n && end - begin < MOST_MEMBERS && same_group(g, list[begin], list[end]); end++)
             ;
         g->members = list + begin;
         g->n_members = end - begin;

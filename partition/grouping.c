@@ -13,7 +13,8 @@ td_status *td_parts_init(parts *p, int64_t most)
     TD_TRY(TD_NEW(p->pooling, most));
     TD_TRY(TD_NEW(p->offset, most));
     TD_TRY(TD_NEW(p->column, most));
-    return TD_NEW(p->table, most);
+    TD_TRY(TD_NEW(p->table, most));
+    return TD_NEW(p->rounding, most);
 }
 
 void td_parts_deinit(parts *p)
@@ -23,6 +24,7 @@ void td_parts_deinit(parts *p)
     td_free(p->offset);
     td_free(p->column);
     td_free(p->table);
+    td_free(p->rounding);
     td_string_deinit(&p->names);
 }
 
@@ -97,6 +99,7 @@ void td_parts_add_update(grouping *g, int32_t id)
         p->pooling[p->n] = pooling_number(node, "sum");
         p->offset[p->n] = td_attr_int(attrs, node->n_attrs, "offset", 0);
         p->table[p->n] = p->n_tables++;
+        p->rounding[p->n] = td_attr_int(attrs, node->n_attrs, "rounding", 0);
         add_name(p, node->name, strlen(node->name));
         add_update_part(g, id, node->inputs, node->n_inputs, 0);
         return;
@@ -104,13 +107,15 @@ void td_parts_add_update(grouping *g, int32_t id)
     const td_attr *pooling = td_attr_find(attrs, node->n_attrs, "pooling"),
                   *offset = td_attr_find(attrs, node->n_attrs, "offset"),
                   *column = td_attr_find(attrs, node->n_attrs, "column"),
-                  *table = td_attr_find(attrs, node->n_attrs, "table");
+                  *table = td_attr_find(attrs, node->n_attrs, "table"),
+                  *rounding = td_attr_find(attrs, node->n_attrs, "rounding");
     int32_t first = p->n_tables;
     for (int32_t i = 0; i < pooling->n_ints; i++) {
         p->pooling[p->n] = pooling->ints[i];
         p->offset[p->n] = offset->ints[i];
         p->table[p->n] = first + table->ints[i];
         p->n_tables = (int32_t)p->table[p->n] + 1;
+        p->rounding[p->n] = rounding->ints[i];
         add_name(p, names, strcspn(names, " "));
         names += strcspn(names, " ");
         names += *names == ' ';
@@ -152,6 +157,9 @@ td_status *td_grouping_add_node(grouping *g, const char *op, int32_t like, const
     if (!status && supported) {
         *out = id;
         g->keep[id] = true;
+        for (int32_t i = 0; i < graph->nodes[id].n_inputs; i++)
+            if (graph->nodes[id].inputs[i] >= 0)
+                g->uses[graph->nodes[id].inputs[i]]++;
     }
     td_free(outputs);
     td_free(name);

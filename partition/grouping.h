@@ -13,7 +13,7 @@ enum { LOOKUP_INPUTS = 3, UPDATE_STATES = 5, UPDATE_INPUTS = UPDATE_STATES + TD_
 /* The op being put together: inputs and numbers of its parts. */
 typedef struct parts {
     td_value *inputs;
-    int64_t *pooling, *offset, *column, *table;
+    int64_t *pooling, *offset, *column, *table, *rounding;
     td_string names;
     int32_t n, n_inputs, n_tables;
 } parts;

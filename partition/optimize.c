@@ -47,11 +47,12 @@ static td_status *fuse(td_plan *plan, int32_t update, int32_t gradient)
         inputs[SLOTS + i] = (td_value){graph, u->inputs[3 + i]};
     const td_attr attrs[] = {TD_STRING("rule", u->op->name),
                              TD_STRING("pooling", td_attr_string(g->attrs, g->n_attrs, "pooling", "none")),
-                             TD_INT("offset", td_attr_int(g->attrs, g->n_attrs, "offset", 0))};
+                             TD_INT("offset", td_attr_int(g->attrs, g->n_attrs, "offset", 0)),
+                             TD_INT("rounding", td_attr_int(u->attrs, u->n_attrs, "rounding", 0))};
     char *name = td_format("%s_rows", u->name);
     if (!name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a fused update");
-    td_graph_add(graph, "embedding_update", name, inputs, SLOTS + n_slots, attrs, 3, NULL, 0);
+    td_graph_add(graph, "embedding_update", name, inputs, SLOTS + n_slots, attrs, 4, NULL, 0);
     td_free(name);
     return graph->failed ? td_graph_check(graph) : NULL;
 }
@@ -95,7 +96,7 @@ enum { PART_INPUTS = PART_STATES + TD_MAX_SLOTS };
 /* The arrays of an embedding_updates node in the making, in one allocation each. */
 typedef struct shared_update {
     td_value *inputs;
-    int64_t *numbers; /* pooling, offset, column, table */
+    int64_t *numbers; /* pooling, offset, column, table, rounding */
     td_string names;
     char *name, *text;
 } shared_update;
@@ -104,7 +105,7 @@ static td_status *fill_shared(const td_graph *graph, const td_node *u, const int
                               shared_update *out)
 {
     TD_TRY(TD_NEW(out->inputs, n * PART_INPUTS));
-    TD_TRY(TD_NEW(out->numbers, 4 * n));
+    TD_TRY(TD_NEW(out->numbers, 5 * n));
     for (int32_t i = 0; i < n; i++) {
         const td_node *g = &graph->nodes[terms[i]];
         const char *pooling = td_attr_string(g->attrs, g->n_attrs, "pooling", "none");
@@ -120,6 +121,7 @@ static td_status *fill_shared(const td_graph *graph, const td_node *u, const int
             inputs[PART_STATES + s - 3].id = u->inputs[s];
         out->numbers[i] = strcmp(pooling, "none") == 0 ? 0 : strcmp(pooling, "mean") == 0 ? 2 : 1;
         out->numbers[n + i] = td_attr_int(g->attrs, g->n_attrs, "offset", 0);
+        out->numbers[4 * n + i] = td_attr_int(u->attrs, u->n_attrs, "rounding", 0);
         td_string_format(&out->names, "%s%s", i ? " " : "", g->forward >= 0 ? graph->nodes[g->forward].name : g->name);
     }
     TD_TRY(td_string_finish(&out->names, &out->text));
@@ -138,8 +140,9 @@ static td_status *fuse_shared(td_plan *plan, int32_t update, const int32_t *term
                                  TD_INTS("offset", s.numbers + n, n),
                                  TD_INTS("column", s.numbers + 2 * n, n),
                                  TD_INTS("table", s.numbers + 3 * n, n),
+                                 TD_INTS("rounding", s.numbers + 4 * n, n),
                                  TD_STRING("names", s.text)};
-        td_graph_add(graph, "embedding_updates", s.name, s.inputs, n * PART_INPUTS, attrs, 6, NULL, 0);
+        td_graph_add(graph, "embedding_updates", s.name, s.inputs, n * PART_INPUTS, attrs, 7, NULL, 0);
         status = graph->failed ? td_graph_check(graph) : NULL;
     }
     td_string_deinit(&s.names);

@@ -125,7 +125,7 @@ struct td_plan {
     void (*owner_release)(void *owner);
     char *key; /* what it was made from, for the cache; NULL: not cached */
 
-    bool training;
+    bool training, stochastic_rounding;
     td_on_nan on_nan;
     uint64_t random_seed;
     int32_t loss, seed, random;  /* values; -1: none */

@@ -85,6 +85,8 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
     int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
+    if (plan->graph->gated)
+        plan->graph->gate = map[plan->graph->gate];
     for (int32_t i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = map[plan->outputs[i]];
     for (int32_t i = 0; i < plan->n_groups; i++)

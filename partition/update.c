@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/rows16.h"
 #include "partition/plan.h"
 
 static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
@@ -83,6 +84,15 @@ static td_status *check_kind(const td_graph *graph, const td_rule *rule, int32_t
                     sparse ? "row-sparse" : "dense", graph->values[parameter].name, reason);
 }
 
+/* The key of stochastic rounding, 0 for rounding to nearest. */
+static int64_t rounding_of(const td_plan *plan, int32_t parameter)
+{
+    const td_value_info *info = &plan->graph->values[parameter];
+    if (!plan->stochastic_rounding || (info->dtype != TD_BF16 && info->dtype != TD_F16))
+        return 0;
+    return td_rounding_key_pack(td_philox_key_of(plan->random_seed, "rounding", info->name));
+}
+
 static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
 {
     td_graph *graph = plan->graph;
@@ -98,10 +108,11 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
     int32_t n_slots = td_rule_slots(group->rule, &group->settings, &slots);
     for (int32_t i = 0; i < n_slots; i++)
         TD_TRY(add_slot(plan, parameter, group, &slots[i], &inputs[3 + i]));
+    const td_attr rounding = TD_INT("rounding", rounding_of(plan, parameter));
     char *name = td_format("%s/update", graph->values[parameter].name);
     if (!name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the update of \"%s\"", graph->values[parameter].name);
-    td_graph_add(graph, group->rule->name, name, inputs, 3 + n_slots, NULL, 0, NULL, 0);
+    td_graph_add(graph, group->rule->name, name, inputs, 3 + n_slots, &rounding, rounding.i != 0, NULL, 0);
     td_free(name);
     return graph->failed ? td_graph_check(graph) : NULL;
 }

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/rows16.h"
 #include "base/safetensors.h"
 #include "base/string.h"
 #include "runtime/checkpoint_rows.h"
@@ -39,11 +40,52 @@ static char *rows_name(const td_store_entry *entry)
     return td_format("rows/%.*s", (int)(slot ? slot - entry->name : (long)strlen(entry->name)), entry->name);
 }
 
+static bool is_narrow(const td_store_entry *entry)
+{
+    return entry->tensor.dtype == TD_BF16 || entry->tensor.dtype == TD_F16;
+}
+
+/* What a file holds of an entry: 16-bit rows are widened, which is exact, so that any precision can go on from it. */
+static td_dtype file_dtype(const td_store_entry *entry)
+{
+    return is_narrow(entry) ? TD_F32 : entry->tensor.dtype;
+}
+
 static int64_t data_bytes(const td_store_entry *entry)
 {
     if (entry->table)
         return entry->table->n_there * (entry->table->arrays[entry->array].row_bytes + 8 * entry->is_parameter);
-    return td_tensor_elements(&entry->tensor) * (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    return td_tensor_elements(&entry->tensor) * (int64_t)td_dtype_bytes(file_dtype(entry));
+}
+
+/* A piece of a file, and behind it room for the same elements in 16 bit. */
+static void *piece_create(void)
+{
+    return td_calloc(1, PIECE_BYTES + PIECE_BYTES / 2);
+}
+
+static uint16_t *narrow_of(void *piece)
+{
+    return (uint16_t *)(void *)((char *)piece + PIECE_BYTES);
+}
+
+static td_status *read_piece(const td_store *store, int32_t index, int64_t first, int64_t count, void *piece)
+{
+    const td_store_entry *entry = &store->entries[index];
+    if (!is_narrow(entry))
+        return td_store_read(store, index, first, count, piece);
+    TD_TRY(td_store_read(store, index, first, count, narrow_of(piece)));
+    td_widen_row(narrow_of(piece), entry->tensor.dtype, count, piece);
+    return NULL;
+}
+
+static td_status *write_piece(td_store *store, int32_t index, int64_t first, int64_t count, void *piece)
+{
+    const td_store_entry *entry = &store->entries[index];
+    if (!is_narrow(entry))
+        return td_store_write(store, index, first, count, piece);
+    td_narrow_row_to_nearest(piece, entry->tensor.dtype, count, narrow_of(piece));
+    return td_store_write(store, index, first, count, narrow_of(piece));
 }
 
 /* ---- saving -------------------------------------------------------------------------------------------------------------------- */
@@ -74,7 +116,7 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
         else if (entry->table)
             status = declare_rows(writer, entry, name);
         else
-            status = td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
+            status = td_safetensors_declare(writer, name, file_dtype(entry), entry->tensor.rank, entry->tensor.dims);
         td_free(name);
         TD_TRY(status);
     }
@@ -94,14 +136,14 @@ static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry
 static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
 {
     const td_store_entry *entry = &store->entries[index];
-    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype), n = td_tensor_elements(&entry->tensor);
     if (entry->table)
         return write_rows(writer, entry);
+    int64_t size = (int64_t)td_dtype_bytes(file_dtype(entry)), n = td_tensor_elements(&entry->tensor);
     char *name = tensor_name(entry);
     td_status *status = name ? NULL : no_memory();
     for (int64_t first = 0; first < n && !status; first += PIECE_BYTES / size) {
         int64_t count = n - first < PIECE_BYTES / size ? n - first : PIECE_BYTES / size;
-        status = td_store_read(store, index, first, count, piece);
+        status = read_piece(store, index, first, count, piece);
         if (!status)
             status = td_safetensors_write(writer, name, first * size, count * size, piece);
     }
@@ -142,7 +184,7 @@ static td_status *add_shard(const td_store *store, const char *directory, int32_
 
 static td_status *write_shards(const td_store *store, const char *directory, json_t *shards)
 {
-    void *piece = td_calloc(1, PIECE_BYTES);
+    void *piece = piece_create();
     td_status *status = piece ? NULL : no_memory();
     for (int32_t begin = 0, end; begin < store->n_entries && !status; begin = end) {
         int64_t bytes = data_bytes(&store->entries[begin]);
@@ -334,7 +376,7 @@ static td_status *refuse_shape(const char *name, const td_safetensors_tensor *te
     char *types = NULL;
     append_type(&text, tensor->dtype, tensor->rank, tensor->dims);
     td_string_append(&text, ", the model's is ");
-    append_type(&text, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
+    append_type(&text, file_dtype(entry), entry->tensor.rank, entry->tensor.dims);
     TD_TRY(td_string_finish(&text, &types));
     td_status *status = TD_ERROR(TD_DATA_ERROR, "\"%s\" is %s: it was written by another configuration", name, types);
     td_free(types);
@@ -368,7 +410,8 @@ static bool shapes_agree(const td_packed *packed, const td_store_entry *entry, c
 {
     const td_safetensors_tensor *tensor = packed->tensor;
     int64_t dims[TD_MAX_RANK];
-    if (tensor->dtype != entry->tensor.dtype || tensor->rank != entry->tensor.rank)
+    td_dtype dtype = packed->rows ? entry->tensor.dtype : file_dtype(entry); /* packed rows are as the table has them */
+    if (tensor->dtype != dtype || tensor->rank != entry->tensor.rank)
         return false;
     memcpy(dims, tensor->dims, sizeof dims);
     if (packed->rows)
@@ -448,14 +491,14 @@ static td_status *load_entry(const loading *l, int32_t index, void *piece)
 {
     td_packed packed;
     const td_store_entry *entry = &l->store->entries[index];
-    int64_t size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    int64_t size = (int64_t)td_dtype_bytes(file_dtype(entry));
     TD_TRY(match_entry(l, entry, &packed));
     if (packed.rows)
         return td_checkpoint_read_rows(l->store, index, &packed);
     for (int64_t first = 0; first < packed.tensor->elements; first += PIECE_BYTES / size) {
         int64_t left = packed.tensor->elements - first, count = left < PIECE_BYTES / size ? left : PIECE_BYTES / size;
         TD_TRY(td_safetensors_read(packed.file, packed.tensor, first * size, count * size, piece));
-        TD_TRY(td_store_write(l->store, index, first, count, piece));
+        TD_TRY(write_piece(l->store, index, first, count, piece));
     }
     return NULL;
 }
@@ -467,7 +510,7 @@ static td_status *load_all(loading *l, const json_t *root)
     for (int32_t i = 0; i < l->store->n_entries; i++)
         TD_TRY(take_initial(l, &l->store->entries[i]));
     td_store_clear_tables(l->store);
-    void *piece = td_calloc(1, PIECE_BYTES);
+    void *piece = piece_create();
     td_status *status = piece ? NULL : no_memory();
     for (int32_t i = 0; i < l->store->n_entries && !status; i++)
         status = load_entry(l, i, piece);

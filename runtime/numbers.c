@@ -2,6 +2,7 @@
  * scalars that the caller set. */
 #include <string.h>
 
+#include "base/rows16.h"
 #include "runtime/session.h"
 
 static void store_number(td_dtype dtype, void *to, int32_t i, double number)
@@ -34,6 +35,7 @@ static void set_coefficients(const td_session *session, int32_t parity, int64_t 
         double lr = group->settings.lr * td_schedule_factor(&group->settings.schedule, update);
         group->rule->coefficients(&group->settings, lr, update, share > 0 ? 1 / share : 1,
                                   session->numbers[parity][group->coefficients]);
+        td_set_update(session->numbers[parity][group->coefficients], update);
     }
 }
 

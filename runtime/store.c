@@ -86,7 +86,7 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
 
 /* ---- making one --------------------------------------------------------------------------------------------------------------- */
 
-enum { FILL_PIECE = 1 << 20 }; /* elements */
+enum { FILL_PIECE = 1 << 18 }; /* elements */
 
 typedef struct host_fill {
     const td_store_entry *entry;
@@ -102,13 +102,13 @@ static void fill_piece(void *context, int64_t piece, int32_t thread)
 }
 
 /* Over the host's cores: each touches its pieces first, so their pages lie near it and are cleared side by side. */
-static td_status *fill_host(const td_plan_site *site, host_fill fill)
+static td_status *fill_host(const td_plan_site *site, const host_fill *fill)
 {
     td_team *team = NULL;
-    int64_t pieces = (fill.n + FILL_PIECE - 1) / FILL_PIECE;
-    if (pieces > 1 && site->properties.cores > 1)
+    int64_t pieces = (fill->n + FILL_PIECE - 1) / FILL_PIECE;
+    if (pieces > 3 && site->properties.cores > 1)
         TD_TRY(td_team_create(site->properties.cores, NULL, 0, &team));
-    td_team_run_dynamic(team, pieces, fill_piece, &fill);
+    td_team_run_dynamic(team, pieces, fill_piece, (void *)(uintptr_t)fill);
     td_team_destroy(team);
     return NULL;
 }
@@ -121,7 +121,7 @@ static td_status *fill(td_store *store, const td_store_entry *entry)
     if (td_initial_is_zero(&entry->initial) || n == 0)
         return NULL;
     if (site->is_host)
-        return fill_host(site, (host_fill){entry, n, size});
+        return fill_host(site, &(host_fill){entry, n, size});
     float *piece = NULL;
     TD_TRY(TD_NEW(piece, n < FILL_PIECE ? n : FILL_PIECE));
     td_status *status = NULL;

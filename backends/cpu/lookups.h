@@ -15,17 +15,19 @@ enum { TD_LOOKUP_PREFETCH = 16 }; /* rows asked for ahead of the one being read 
 
 typedef struct td_cpu_lookup {
     td_lookup ids;
-    const float *table; /* may be NULL where rows are only counted or summed */
+    const void *table;
+    td_dtype dtype; /* of the table: f32, bf16 or f16 */
     int64_t dim;
     _Atomic int64_t bad; /* first position with a bad id; INT64_MAX: none so far */
 } td_cpu_lookup;
 
 static inline void td_cpu_lookup_init(td_cpu_lookup *lookup, const td_kernel_call *call, const td_tensor *ids,
-                                      bool bags_of_one, const float *table, int64_t rows, int64_t dim)
+                                      bool bags_of_one, const td_tensor *table)
 {
-    td_lookup_init(&lookup->ids, call, ids, bags_of_one, td_cpu_attr_int(call, "offset", 0), rows);
-    lookup->table = table;
-    lookup->dim = dim;
+    td_lookup_init(&lookup->ids, call, ids, bags_of_one, td_cpu_attr_int(call, "offset", 0), table->dims[0]);
+    lookup->table = table->data;
+    lookup->dtype = table->dtype;
+    lookup->dim = table->dims[1];
     atomic_init(&lookup->bad, INT64_MAX);
 }
 
@@ -50,25 +52,27 @@ static inline td_status *td_cpu_lookup_result(const td_cpu_lookup *lookup)
     return bad == INT64_MAX ? NULL : td_lookup_error(&lookup->ids, bad);
 }
 
-static inline const float *td_cpu_lookup_row(const td_cpu_lookup *lookup, int64_t position)
+static inline const void *td_cpu_lookup_row(const td_cpu_lookup *lookup, int64_t position)
 {
-    return lookup->table + td_lookup_row(&lookup->ids, position) * lookup->dim;
+    const int64_t size = lookup->dtype == TD_F32 ? 4 : 2;
+    return (const char *)lookup->table + td_lookup_row(&lookup->ids, position) * lookup->dim * size;
 }
 
 /* Asks for the row at a good position. */
 static inline void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t position)
 {
-    enum { FLOATS_PER_LINE = 16, MOST_LINES = 4 };
-    const float *row = td_cpu_lookup_row(lookup, position);
-    if (lookup->dim == FLOATS_PER_LINE * MOST_LINES) { /* the common case without a loop */
+    enum { LINE = 64, MOST_LINES = 4 };
+    const char *row = td_cpu_lookup_row(lookup, position);
+    const int64_t bytes = lookup->dim * (lookup->dtype == TD_F32 ? 4 : 2);
+    if (bytes == LINE * MOST_LINES) { /* the common case without a loop */
         __builtin_prefetch(row);
-        __builtin_prefetch(row + FLOATS_PER_LINE);
-        __builtin_prefetch(row + 2 * FLOATS_PER_LINE);
-        __builtin_prefetch(row + 3 * FLOATS_PER_LINE);
+        __builtin_prefetch(row + LINE);
+        __builtin_prefetch(row + 2 * LINE);
+        __builtin_prefetch(row + 3 * LINE);
         return;
     }
-    for (int64_t k = 0; k < lookup->dim && k < FLOATS_PER_LINE * MOST_LINES; k += FLOATS_PER_LINE)
-        __builtin_prefetch(row + k);
+    for (int64_t at = 0; at < bytes && at < LINE * MOST_LINES; at += LINE)
+        __builtin_prefetch(row + at);
 }
 
 /* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. */
@@ -77,6 +81,11 @@ static inline int64_t td_cpu_lookup_block(int64_t bags, int64_t rows, int64_t di
     enum { FLOATS = 65536 };
     const int64_t per_bag = (bags ? rows / bags + 1 : 1) * (dim ? dim : 1);
     return per_bag < FLOATS ? FLOATS / per_bag : 1;
+}
+
+static inline bool td_cpu_lookup_takes_table(const td_tensor *table)
+{
+    return table->kind == TD_DENSE && (table->dtype == TD_F32 || table->dtype == TD_BF16 || table->dtype == TD_F16);
 }
 
 static inline bool td_cpu_lookup_takes_ids(const td_tensor *ids)

@@ -19,7 +19,7 @@
 enum {
     TD_MOST_PARTITIONS = 1024,
     TD_FEW_IDS = 1024,         /* that many are grouped in a workspace on the stack */
-    TD_GROUP_BYTES_PER_ID = 36 /* of workspace; slots, groups, starts, order, rows */
+    TD_GROUP_BYTES_PER_ID = 40 /* of workspace: slots, groups, starts, order, rows; a multiple of 8 */
 };
 
 /* One id: where it is and which row it names. */

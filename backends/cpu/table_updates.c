@@ -186,6 +186,8 @@ static void bind(updates *u)
     for (int32_t part = 0, t = 0; t < u->n_tables; part += u->tables[t++].rows.n_sources) {
         const td_kernel_call one = part_call(u->call, part);
         td_update_bind(&u->tables[t].target, u->rule, &one, COEFFICIENTS, STATES);
+        if (!is_single(u->call))
+            u->tables[t].target.rounding = part_number(u->call, "rounding", part);
     }
 }
 

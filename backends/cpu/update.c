@@ -6,7 +6,12 @@ enum { PARAMETER, GRADIENT, COEFFICIENTS, STATES };
 bool td_update_takes(const td_update_rule *rule, const td_kernel_call *call, int32_t first)
 {
     int32_t states = call->n_inputs - first;
-    if (states < rule->least_states || states > rule->most_states || !td_cpu_is(&call->inputs[0], TD_DENSE, TD_F32))
+    const td_tensor *parameter = &call->inputs[0];
+    const bool narrow = td_cpu_is(parameter, TD_DENSE, TD_BF16) || td_cpu_is(parameter, TD_DENSE, TD_F16);
+    if (states < rule->least_states || states > rule->most_states ||
+        (!td_cpu_is(parameter, TD_DENSE, TD_F32) && !narrow))
+        return false;
+    if (narrow && td_cpu_product(parameter, 1, parameter->rank) > TD_UPDATE_MOST_NARROW)
         return false;
     for (int32_t i = first; i < call->n_inputs; i++)
         if (!td_cpu_is(&call->inputs[i], TD_DENSE, TD_F32))
@@ -20,6 +25,8 @@ void td_update_bind(td_update_target *target, const td_update_rule *rule, const 
     const td_tensor *parameter = &call->inputs[0];
     *target = (td_update_target){.rule = rule,
                                  .parameter = parameter->data,
+                                 .dtype = parameter->dtype,
+                                 .rounding = td_cpu_attr_int(call, "rounding", 0),
                                  .rows = parameter->dims[0],
                                  .dim = td_cpu_product(parameter, 1, parameter->rank),
                                  .coefficients = call->inputs[coefficients].data};
@@ -48,7 +55,8 @@ static void update_elements(void *context, int64_t begin, int64_t end)
     float *states[TD_UPDATE_MOST_STATES] = {NULL};
     for (int32_t s = 0; s < target->n_states; s++)
         states[s] = target->states[s] + begin;
-    target->rule->update(target->parameter + begin, states, work->gradient + begin, end - begin, target->coefficients);
+    target->rule->update((float *)target->parameter + begin, states, work->gradient + begin, end - begin,
+                         target->coefficients);
 }
 
 static void update_all_rows(void *context, int64_t begin, int64_t end)

@@ -7,8 +7,9 @@
 #define TANDEM_BACKENDS_CPU_UPDATE_H
 
 #include "backends/cpu/kernel.h"
+#include "base/rows16.h"
 
-enum { TD_UPDATE_MOST_STATES = 3 };
+enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
 
 typedef struct td_update_rule {
     const char *name;
@@ -22,41 +23,51 @@ typedef struct td_update_rule {
 /* A parameter with its states, and how to update it. */
 typedef struct td_update_target {
     const td_update_rule *rule;
-    float *parameter, *states[TD_UPDATE_MOST_STATES];
+    void *parameter;
+    float *states[TD_UPDATE_MOST_STATES];
+    td_dtype dtype;   /* of the parameter */
+    int64_t rounding; /* of a 16-bit one: see base/rows16.h */
     int32_t n_states;
     int64_t rows, dim; /* dim: elements per row, all dimensions but the first */
     const float *coefficients;
 } td_update_target;
 
-/* Whether the parameter (input 0) and the states (from input `first` on) are f32 and of the rule's number. */
+/* Whether the states (from input `first` on) are f32 and of the rule's number, and the parameter (input 0) is f32, or 16-bit
+ * with rows that fit the buffer below. */
 bool td_update_takes(const td_update_rule *rule, const td_kernel_call *call, int32_t first);
 void td_update_bind(td_update_target *target, const td_update_rule *rule, const td_kernel_call *call,
                     int32_t coefficients, int32_t first);
 
 static inline void td_update_row(const td_update_target *target, int64_t row, const float *gradient)
 {
-    float *states[TD_UPDATE_MOST_STATES] = {NULL};
+    float *states[TD_UPDATE_MOST_STATES] = {NULL}, wide[TD_UPDATE_MOST_NARROW];
+    const int64_t first = row * target->dim, dim = target->dim;
     for (int32_t s = 0; s < target->n_states; s++)
-        states[s] = target->states[s] + (target->rule->per_row ? row : row * target->dim);
-    target->rule->update(target->parameter + row * target->dim, states, gradient, target->dim, target->coefficients);
+        states[s] = target->states[s] + (target->rule->per_row ? row : first);
+    if (target->dtype == TD_F32) {
+        target->rule->update((float *)target->parameter + first, states, gradient, dim, target->coefficients);
+        return;
+    }
+    uint16_t *narrow = (uint16_t *)target->parameter + first;
+    td_widen_row(narrow, target->dtype, dim, wide);
+    target->rule->update(wide, states, gradient, dim, target->coefficients);
+    td_narrow_row(wide, target->dtype, first, dim, target->rounding, td_update_of(target->coefficients), narrow);
 }
 
 /* Asks for the beginning of a row and its states, some rows ahead of their use. */
 static inline void td_update_prefetch(const td_update_target *target, int64_t row)
 {
-    enum {
-        LINE = 16,
-        MOST_LINES = 4
-    }; /* elements per cache line; the hardware finds the rest of a long row by itself */
-    int64_t lines = (target->dim + LINE - 1) / LINE;
-    lines = lines < MOST_LINES ? lines : MOST_LINES;
-    for (int64_t line = 0; line < lines; line++) {
-        __builtin_prefetch(target->parameter + row * target->dim + line * LINE, 1);
-        for (int32_t s = 0; s < target->n_states && !target->rule->per_row; s++)
-            __builtin_prefetch(target->states[s] + row * target->dim + line * LINE, 1);
+    enum { LINE = 64, MOST_LINES = 4 }; /* bytes; the hardware finds the rest of a long row by itself */
+    const int64_t size = target->dtype == TD_F32 ? 4 : 2, bytes = target->dim * 4;
+    const char *parameter = (const char *)target->parameter + row * target->dim * size;
+    for (int64_t at = 0; at < target->dim * size && at < LINE * MOST_LINES; at += LINE)
+        __builtin_prefetch(parameter + at, 1);
+    for (int32_t s = 0; s < target->n_states; s++) {
+        if (target->rule->per_row)
+            __builtin_prefetch(target->states[s] + row, 1);
+        for (int64_t at = 0; !target->rule->per_row && at < bytes && at < LINE * MOST_LINES; at += LINE)
+            __builtin_prefetch((const char *)(target->states[s] + row * target->dim) + at, 1);
     }
-    for (int32_t s = 0; s < target->n_states && target->rule->per_row; s++)
-        __builtin_prefetch(target->states[s] + row, 1);
 }
 enum { TD_UPDATE_PREFETCH_ROWS = 12 };
 

@@ -37,10 +37,10 @@ static td_status *embedding_reference(const td_kernel_call *call)
                    table->dims[0]);
     TD_TRY(td_lookup_check(&lookup));
     const int64_t dim = table->dims[1];
-    const float *rows = table->data;
     float *out = call->outputs[0].data;
     for (int64_t i = 0; i < lookup.count; i++)
-        memcpy(out + i * dim, rows + td_lookup_row(&lookup, i) * dim, (size_t)dim * sizeof *out);
+        for (int64_t k = 0; k < dim; k++)
+            out[i * dim + k] = lookup_element(table, td_lookup_row(&lookup, i) * dim + k);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
  * added in ascending order (the first is taken as it is). */
 #include <math.h>
 
+#include "base/memory.h"
 #include "base/sums.h"
 #include "graph/ops/lookup_rules.h"
 
@@ -120,9 +121,10 @@ static td_status *bag_reference(const td_kernel_call *call)
         for (int64_t k = 0; k < dim; k++)
             out[k] = 0;
         for (int64_t i = begin; i < end; i++) {
-            const float *row = (const float *)table->data + td_lookup_row(&lookup, i) * dim;
+            const int64_t row = td_lookup_row(&lookup, i) * dim;
             for (int64_t k = 0; k < dim; k++)
-                out[k] = weights ? fmaf(weights[i], row[k], out[k]) : out[k] + row[k];
+                out[k] = weights ? fmaf(weights[i], lookup_element(table, row + k), out[k])
+                                 : out[k] + lookup_element(table, row + k);
         }
         for (int64_t k = 0; mean && begin < end && k < dim; k++)
             out[k] /= (float)(end - begin);
@@ -294,16 +296,20 @@ static td_status *weights_gradient_reference(const td_kernel_call *call)
     td_lookup lookup;
     lookup_of(&lookup, call, &call->inputs[1], table->dims[0]);
     TD_TRY(td_lookup_check(&lookup));
+    float *row = NULL;
+    TD_TRY(TD_NEW(row, dim));
     for (int64_t bag = 0; bag < lookup.bags; bag++) {
         const float *gradient = (const float *)call->inputs[2].data + bag * dim;
         const int64_t begin = td_lookup_begin(&lookup, bag), end = td_lookup_begin(&lookup, bag + 1);
         for (int64_t i = begin; i < end; i++) {
-            const float *row = (const float *)table->data + td_lookup_row(&lookup, i) * dim;
+            for (int64_t k = 0; k < dim; k++)
+                row[k] = lookup_element(table, td_lookup_row(&lookup, i) * dim + k);
             out[i] = td_dot(row, gradient, dim);
             if (mean)
                 out[i] /= (float)(end - begin);
         }
     }
+    td_free(row);
     return NULL;
 }
 

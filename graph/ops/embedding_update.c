@@ -19,6 +19,7 @@ static const td_attr_spec attrs[] = {
      .s = "sum",
      .help = "sum or mean of a bag's rows; none: one row per id"},
     {.name = "offset", .type = TD_ATTR_INT, .help = "added to each id before the lookup"},
+    UPDATE_ROUNDING_ATTR,
     {0}};
 
 static bool pooling_is(const td_attr *given, int32_t n, const char *pooling)
@@ -99,7 +100,7 @@ static void cost_update(const td_kernel_call *call, td_cost *out)
     update_target target = update_bind(rule, call, COEFFICIENTS, STATES);
     double count = (double)(ids->kind == TD_RAGGED ? ids->entries : td_tensor_elements(ids));
     double rows = count < (double)call->inputs[TABLE].dims[0] ? count : (double)call->inputs[TABLE].dims[0];
-    double state_bytes = rows * update_row_bytes(rule, target.n_states, target.dim);
+    double state_bytes = rows * update_row_bytes(rule, target.dtype, target.n_states, target.dim);
     double read = (double)td_tensor_bytes(ids) + (double)td_tensor_bytes(&call->inputs[WEIGHTS]) +
                   4.0 * count * (double)target.dim;
     *out = (td_cost){(UPDATE_FLOPS * rows + count) * (double)target.dim, state_bytes + read, state_bytes};
@@ -160,7 +161,7 @@ static td_status *update_rows(work *w)
     for (int64_t r = 0; r < w->dedup.n_rows; r++) {
         for (int64_t k = w->dedup.starts[r]; k < w->dedup.starts[r + 1]; k++)
             take_position(w, w->dedup.positions[k], k == w->dedup.starts[r]);
-        update_row(&w->target, w->dedup.rows[r], w->row);
+        TD_TRY(update_row(&w->target, w->dedup.rows[r], w->row));
     }
     return NULL;
 }

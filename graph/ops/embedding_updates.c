@@ -26,6 +26,10 @@ static const td_attr_spec attrs[] = {
      .type = TD_ATTR_INTS,
      .required = true,
      .help = "of each part: which table, numbered from 0 in the order of the parts"},
+    {.name = "rounding",
+     .type = TD_ATTR_INTS,
+     .required = true,
+     .help = "of each part, of a 16-bit table: 0 to nearest, else the key of stochastic rounding"},
     LOOKUP_PART_NAMES,
     {0}};
 
@@ -229,9 +233,10 @@ static td_status *update_table(const td_kernel_call *call, int32_t first, int32_
     while (one.n_inputs < PART_INPUTS && one.inputs[one.n_inputs].kind != TD_NONE)
         one.n_inputs++;
     update_target target = update_bind(rule, &one, COEFFICIENTS, STATES);
+    target.rounding = lookup_part_number(call->attrs, call->n_attrs, "rounding", first);
     td_status *status = table_gradient(call, first, last, &gradient);
     for (int64_t i = 0; !status && i < *(int64_t *)gradient.count; i++)
-        update_row(&target, ((int64_t *)gradient.index)[i], (float *)gradient.data + i * target.dim);
+        status = update_row(&target, ((int64_t *)gradient.index)[i], (float *)gradient.data + i * target.dim);
     free_rows(&gradient);
     return status;
 }

@@ -97,15 +97,17 @@ static void look_up(const td_kernel_call *call, const td_lookup *lookup, const f
     const int64_t dim = table->dims[1], begin = td_lookup_begin(lookup, bag), end = td_lookup_begin(lookup, bag + 1);
     const char *pooling = td_attr_string(call->attrs, call->n_attrs, "pooling", "none");
     if (is_plain(call->attrs, call->n_attrs)) {
-        memcpy(out, (const float *)table->data + td_lookup_row(lookup, bag) * dim, (size_t)dim * sizeof *out);
+        for (int64_t k = 0; k < dim; k++)
+            out[k] = lookup_element(table, td_lookup_row(lookup, bag) * dim + k);
         return;
     }
     for (int64_t k = 0; k < dim; k++)
         out[k] = 0;
     for (int64_t i = begin; i < end; i++) {
-        const float *row = (const float *)table->data + td_lookup_row(lookup, i) * dim;
+        const int64_t row = td_lookup_row(lookup, i) * dim;
         for (int64_t k = 0; k < dim; k++)
-            out[k] = weights ? fmaf(weights[i], row[k], out[k]) : out[k] + row[k];
+            out[k] = weights ? fmaf(weights[i], lookup_element(table, row + k), out[k])
+                             : out[k] + lookup_element(table, row + k);
     }
     for (int64_t k = 0; strcmp(pooling, "mean") == 0 && begin < end && k < dim; k++)
         out[k] /= (float)(end - begin);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/lookup.h"
 #include "graph/op.h"
 
@@ -25,10 +26,12 @@ static inline td_status *lookup_require_ids(const td_infer *infer, int32_t index
     return NULL;
 }
 
-/* Input 0 is a table f32 [rows, dim] of constant shape. */
+/* Input 0 is a table [rows, dim] of f32, bf16 or f16, of constant shape. */
 static inline td_status *lookup_require_table(const td_infer *infer)
 {
-    TD_TRY(td_infer_require(infer, 0, TD_DENSE, TD_F32));
+    const td_type *table = &infer->inputs[0];
+    if (table->kind != TD_DENSE || (table->dtype != TD_F32 && table->dtype != TD_BF16 && table->dtype != TD_F16))
+        return TD_SHAPE_ERROR(infer, "the table must be dense, of f32, bf16 or f16");
     const td_shape *shape = &infer->inputs[0].shape;
     char text[128];
     if (shape->rank != 2 || shape->dims[0].extent >= 0 || shape->dims[1].extent >= 0)
@@ -37,6 +40,16 @@ static inline td_status *lookup_require_table(const td_infer *infer)
     if (shape->dims[1].constant < 1)
         return TD_SHAPE_ERROR(infer, "the table's rows have no elements");
     return NULL;
+}
+
+/* Element i of a table, widened exactly. */
+static inline float lookup_element(const td_tensor *table, int64_t i)
+{
+    const void *data = table->data;
+    if (table->dtype == TD_F32)
+        return ((const float *)data)[i];
+    return table->dtype == TD_BF16 ? td_bf16_to_f32(((const uint16_t *)data)[i])
+                                   : td_f16_to_f32(((const uint16_t *)data)[i]);
 }
 
 /* The number of ids as a dimension. */

@@ -7,11 +7,18 @@
 
 enum { PARAMETER, GRADIENT, COEFFICIENTS, STATES };
 
+static const td_attr_spec attrs[] = {UPDATE_ROUNDING_ATTR, {0}};
+
 static td_status *infer_update(td_infer *infer)
 {
     const td_rule *rule = td_rule_find(infer->op);
     const td_type *parameter = &infer->inputs[PARAMETER], *gradient = &infer->inputs[GRADIENT];
-    TD_TRY(td_infer_require(infer, PARAMETER, TD_DENSE, TD_F32));
+    const bool narrow = parameter->dtype == TD_BF16 || parameter->dtype == TD_F16;
+    if (parameter->kind != TD_DENSE || (parameter->dtype != TD_F32 && !narrow))
+        return TD_SHAPE_ERROR(infer, "the parameter must be dense, of f32, bf16 or f16");
+    if (narrow && gradient->kind == TD_DENSE)
+        return TD_SHAPE_ERROR(infer, "a parameter of %s takes a row-sparse gradient only: keep it in f32",
+                              td_dtype_name(parameter->dtype));
     if (gradient->kind != TD_DENSE && gradient->kind != TD_ROW_SPARSE)
         return TD_SHAPE_ERROR(infer, "the gradient must be dense or row-sparse");
     const char *refusal = gradient->kind == TD_DENSE ? rule->refuses_dense : rule->refuses_row_sparse;
@@ -34,7 +41,7 @@ static void cost_update(const td_kernel_call *call, td_cost *out)
     const td_tensor *gradient = &call->inputs[GRADIENT];
     update_target target = update_bind(rule, call, COEFFICIENTS, STATES);
     double rows = (double)(gradient->kind == TD_ROW_SPARSE ? gradient->entries : gradient->dims[0]);
-    double state_bytes = rows * update_row_bytes(rule, target.n_states, target.dim);
+    double state_bytes = rows * update_row_bytes(rule, target.dtype, target.n_states, target.dim);
     *out = (td_cost){UPDATE_FLOPS * rows * (double)target.dim, state_bytes + (double)td_tensor_bytes(gradient),
                      state_bytes};
 }
@@ -57,7 +64,7 @@ static td_status *reference_update(const td_kernel_call *call)
     if (gradient->kind == TD_ROW_SPARSE) {
         const int64_t *rows = gradient->index;
         for (int64_t i = 0; i < *(const int64_t *)gradient->count; i++)
-            update_row(&target, rows[i], values + i * target.dim);
+            TD_TRY(update_row(&target, rows[i], values + i * target.dim));
         return NULL;
     }
     if (rule->whole_tensor)
@@ -67,7 +74,7 @@ static td_status *reference_update(const td_kernel_call *call)
         return NULL;
     }
     for (int64_t row = 0; row < call->inputs[PARAMETER].dims[0]; row++)
-        update_row(&target, row, values + row * target.dim);
+        TD_TRY(update_row(&target, row, values + row * target.dim));
     return NULL;
 }
 
@@ -79,6 +86,7 @@ static td_status *reference_update(const td_kernel_call *call)
                    {"gradient", TD_PORT_NO_GRADIENT},                                                                  \
                    {"coefficients", TD_PORT_NO_GRADIENT},                                                              \
                    {"state", TD_PORT_WRITES | TD_PORT_VARIADIC | TD_PORT_OPTIONAL}},                                   \
+        .attrs = attrs,                                                                                                \
         .infer = infer_update,                                                                                         \
         .no_gradient = "it is an update",                                                                              \
         .cost = cost_update,                                                                                           \

@@ -3,8 +3,16 @@
 #ifndef TANDEM_GRAPH_OPS_UPDATE_RULES_H
 #define TANDEM_GRAPH_OPS_UPDATE_RULES_H
 
+#include "base/memory.h"
 #include "graph/op.h"
+#include "base/rows16.h"
 #include "optim/rule.h"
+
+#define UPDATE_ROUNDING_ATTR                                                                                           \
+    {                                                                                                                  \
+        .name = "rounding", .type = TD_ATTR_INT,                                                                       \
+        .help = "of a 16-bit parameter: 0 to nearest, else the key of stochastic rounding"                             \
+    }
 
 static inline int32_t update_most_slots(const td_rule *rule)
 {
@@ -65,7 +73,9 @@ static inline td_status *update_require_coefficients(const td_infer *infer, int3
 /* A rule bound to a parameter and its states. */
 typedef struct update_target {
     const td_rule *rule;
-    float *parameter;
+    void *parameter;
+    td_dtype dtype;   /* of the parameter */
+    int64_t rounding; /* of a 16-bit one: see base/rows16.h */
     float *states[TD_MAX_SLOTS];
     int32_t n_states;
     int64_t dim; /* elements per row: all dimensions but the first */
@@ -77,8 +87,12 @@ static inline update_target update_bind(const td_rule *rule, const td_kernel_cal
                                         int32_t first)
 {
     const td_tensor *parameter = &call->inputs[0];
-    update_target target = {
-        .rule = rule, .parameter = parameter->data, .dim = 1, .coefficients = call->inputs[coefficients].data};
+    update_target target = {.rule = rule,
+                            .parameter = parameter->data,
+                            .dtype = parameter->dtype,
+                            .rounding = td_attr_int(call->attrs, call->n_attrs, "rounding", 0),
+                            .dim = 1,
+                            .coefficients = call->inputs[coefficients].data};
     for (int32_t axis = 1; axis < parameter->rank; axis++)
         target.dim *= parameter->dims[axis];
     for (int32_t i = first; i < call->n_inputs; i++)
@@ -86,19 +100,32 @@ static inline update_target update_bind(const td_rule *rule, const td_kernel_cal
     return target;
 }
 
-/* Updates one row of the parameter. */
-static inline void update_row(const update_target *target, int64_t row, const float *gradient)
+/* Updates one row of the parameter; a 16-bit one widened, and rounded when it is done. */
+static inline td_status *update_row(const update_target *target, int64_t row, const float *gradient)
 {
-    float *states[TD_MAX_SLOTS] = {NULL};
+    float *states[TD_MAX_SLOTS] = {NULL}, *wide = NULL;
+    const int64_t first = row * target->dim;
     for (int32_t s = 0; s < target->n_states; s++)
-        states[s] = target->states[s] + (target->rule->slots[s].per_row ? row : row * target->dim);
-    target->rule->reference(target->parameter + row * target->dim, states, gradient, target->dim, target->coefficients);
+        states[s] = target->states[s] + (target->rule->slots[s].per_row ? row : first);
+    if (target->dtype == TD_F32) {
+        target->rule->reference((float *)target->parameter + first, states, gradient, target->dim,
+                                target->coefficients);
+        return NULL;
+    }
+    uint16_t *narrow = (uint16_t *)target->parameter + first;
+    TD_TRY(TD_NEW(wide, target->dim + 1));
+    td_widen_row(narrow, target->dtype, target->dim, wide);
+    target->rule->reference(wide, states, gradient, target->dim, target->coefficients);
+    td_narrow_row(wide, target->dtype, first, target->dim, target->rounding, td_update_of(target->coefficients),
+                  narrow);
+    td_free(wide);
+    return NULL;
 }
 
 /* Bytes of one row with its states: read once and written once by an update. */
-static inline double update_row_bytes(const td_rule *rule, int32_t n_states, int64_t dim)
+static inline double update_row_bytes(const td_rule *rule, td_dtype dtype, int32_t n_states, int64_t dim)
 {
-    double bytes = 4.0 * (double)dim;
+    double bytes = (double)td_dtype_bytes(dtype) * (double)dim;
     for (int32_t s = 0; s < n_states; s++)
         bytes += rule->slots[s].per_row ? 4.0 : 4.0 * (double)dim;
     return bytes;

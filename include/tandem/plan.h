@@ -74,9 +74,10 @@ typedef struct td_table_options {
 /* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
 typedef struct td_train_options {
     uint64_t seed;
-    bool offload_embedding; /* lookups and their tables on the host: offload.embedding = cpu */
-    bool no_pipeline;       /* each step ends before the next begins */
-    td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
+    bool offload_embedding;   /* lookups and their tables on the host: offload.embedding = cpu */
+    bool no_pipeline;         /* each step ends before the next begins */
+    bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
+    td_switch early_lookup;   /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
     td_table_options tables; /* by td_tables: the text is owned */
     /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;

@@ -46,24 +46,34 @@ const conformance_case optimizer_cases[] = {
     {"embedding_update", "f32[50,16] f32[B,16] i64[B]<50 - f32*16=0.5,0.05,0.01,0.9 f32[50,16]:positive",
      "rule=adagrad pooling=none", 90, 0, 0},
     {"embedding_updates", "f32[50,8] f32[B,8] i64[B]{N}<50 -" NUMBERS " - - -",
-     "rule=sgd pooling=1 offset=0 column=0 table=0", 9, 40, 0},
+     "rule=sgd pooling=1 offset=0 column=0 table=0 rounding=0", 9, 40, 0},
     {"embedding_updates",
      "f32[50,8] f32[B,20] i64[B]{N}<50 -" NUMBERS " f32[50,8]:positive - - "
      "f32[70,5] f32[B,20] i32[B,3]<60 f32[B,3]" NUMBERS " f32[70,5]:positive - -",
-     "rule=adagrad pooling=1,2 offset=0,10 column=4,15 table=0,1", 9, 40, 0},
+     "rule=adagrad pooling=1,2 offset=0,10 column=4,15 table=0,1 rounding=0,0", 9, 40, 0},
     {"embedding_updates", /* one table, three lookups; then another */
      "f32[900,6] f32[B,6] i64[B]{N}<900 -" NUMBERS " f32[900,6]:positive f32[900,6]:positive - "
      "f32[900,6] f32[B,9] i64[B]<900 -" NUMBERS " f32[900,6]:positive f32[900,6]:positive - "
      "f32[900,6] f32[B,9] i32[B,2]<20 f32[B,2]" NUMBERS " f32[900,6]:positive f32[900,6]:positive -",
-     "rule=lazy_adam pooling=1,0,2 offset=0,0,5 column=0,3,1 table=0,0,0", 1500, 3000, 0},
+     "rule=lazy_adam pooling=1,0,2 offset=0,0,5 column=0,3,1 table=0,0,0 rounding=0,0,0", 1500, 3000, 0},
     {"embedding_updates",
      "f32[40,600] f32[B,600] i64[B]<40 -" NUMBERS " f32[40]:positive - - "
      "f32[40,600] f32[B,600] i64[B]<9 -" NUMBERS " f32[40]:positive - - "
      "f32[3,1] f32[B,600] i64[B,2]<3 -" NUMBERS " f32[3]:positive - -",
-     "rule=rowwise_adagrad pooling=1,2,2 offset=0,31,0 column=0,0,599 table=0,0,1", 20, 0, 0},
+     "rule=rowwise_adagrad pooling=1,2,2 offset=0,31,0 column=0,0,599 table=0,0,1 rounding=0,0,0", 20, 0, 0},
     {"embedding_updates",
      "f32[50,8] f32[B,8] i64[B]{N}<50 -" NUMBERS " - - - f32[50,8] f32[B,8] i64[B]<50:bad -" NUMBERS " - - -",
-     "rule=sgd pooling=1,1 offset=0,0 column=0,0 table=0,1", 9, 40, CASE_FAILS},
+     "rule=sgd pooling=1,1 offset=0,0 column=0,0 table=0,1 rounding=0,0", 9, 40, CASE_FAILS},
+    {"adagrad", "bf16[37,5] f32[37,5]{N} f32*16:coefficients" STATE, NULL, 1, 30, 0},
+    {"sgd", "f16[37,5] f32[37,5]{N} f32*16:coefficients", "rounding=-77", 1, 30, 0},
+    {"embedding_update", "bf16[50,8] f32[B,8] i64[B]{N}<50 -" NUMBERS " f32[50,8]:positive f32[50,8]:positive",
+     "rule=lazy_adam", 900, 2000, 0},
+    {"embedding_update", "f16[50,13] f32[B,13] i64[B]{N}<50 -" NUMBERS " f32[50]:positive",
+     "rule=rowwise_adagrad rounding=123456789", 900, 2000, 0},
+    {"embedding_updates",
+     "f32[50,8] f32[B,20] i64[B]{N}<50 -" NUMBERS " f32[50,8]:positive - - "
+     "bf16[70,5] f32[B,20] i32[B,3]<60 f32[B,3]" NUMBERS " f32[70,5]:positive - -",
+     "rule=adagrad pooling=1,2 offset=0,10 column=4,15 table=0,1 rounding=0,999", 9, 40, 0},
     {"embedding_update", "f32[50,8] f32[B,8] i64[B]{N}<50:bad - f32*16=0.5,0.05", "rule=sgd", 9, 40, CASE_FAILS},
     {0},
 };

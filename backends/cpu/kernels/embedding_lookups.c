@@ -35,16 +35,10 @@ static void copy_columns(const part *p, int64_t begin, int64_t end)
 static void copy_rows(const part *p, int64_t begin, int64_t end)
 {
     const td_cpu_lookup *lookup = &p->bags.lookup;
-    const int64_t dim = lookup->dim;
     for (int64_t i = begin; i < end; i++) {
         if (i + TD_LOOKUP_PREFETCH < end)
             td_cpu_lookup_prefetch(lookup, i + TD_LOOKUP_PREFETCH);
-        float *restrict out = p->out + i * p->pitch;
-        const float *restrict row = td_cpu_lookup_row(lookup, i);
-        if (dim == 16)
-            v16_store(out, v16_load(row));
-        else
-            memcpy(out, row, (size_t)dim * sizeof *out);
+        td_bag_copy_row(lookup, i, p->out + i * p->pitch);
     }
 }
 
@@ -113,17 +107,16 @@ static td_status *run_parts(work *w, td_team *team)
 
 static bool supports_lookup(const td_tensor *inputs)
 {
-    return td_cpu_is(&inputs[TABLE], TD_DENSE, TD_F32) && td_cpu_lookup_takes_ids(&inputs[IDS]);
+    return td_cpu_lookup_takes_table(&inputs[TABLE]) && td_cpu_lookup_takes_ids(&inputs[IDS]);
 }
 
 static void init_lookup(part *p, const td_kernel_call *call, const td_tensor *inputs, int32_t n_inputs, int32_t pooling,
                         int64_t offset)
 {
-    const td_tensor *table = &inputs[TABLE];
     p->plain = pooling == PLAIN;
     p->bags.mean = pooling == MEAN;
     p->bags.weights = n_inputs > WEIGHTS && inputs[WEIGHTS].kind != TD_NONE ? inputs[WEIGHTS].data : NULL;
-    td_cpu_lookup_init(&p->bags.lookup, call, &inputs[IDS], p->plain, table->data, table->dims[0], table->dims[1]);
+    td_cpu_lookup_init(&p->bags.lookup, call, &inputs[IDS], p->plain, &inputs[TABLE]);
     p->bags.lookup.ids.offset = offset;
     p->rows = p->bags.lookup.ids.bags;
 }

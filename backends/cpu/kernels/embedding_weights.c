@@ -1,11 +1,14 @@
 /* embedding_bag_weights_gradient: a row of the table times its bag's gradient, per id; cut into runs of bags by shape. */
 #include "backends/cpu/bags.h"
 
-enum { TABLE, IDS, WEIGHTS };
+enum { TABLE, IDS };
+enum { MOST_NARROW = 4096 }; /* elements of a 16-bit row, widened on the stack */
 
 static bool supports(const td_kernel_call *call)
 {
-    return td_cpu_is(&call->inputs[TABLE], TD_DENSE, TD_F32) && td_cpu_lookup_takes_ids(&call->inputs[IDS]);
+    const td_tensor *table = &call->inputs[TABLE];
+    return td_cpu_lookup_takes_table(table) && (table->dtype == TD_F32 || table->dims[1] <= MOST_NARROW) &&
+           td_cpu_lookup_takes_ids(&call->inputs[IDS]);
 }
 
 static bool is_mean(const td_kernel_call *call)
@@ -21,9 +24,7 @@ typedef struct bag_work {
 
 static void bags_of(bag_work *work, const td_kernel_call *call)
 {
-    const td_tensor *table = &call->inputs[TABLE];
-    td_cpu_lookup_init(&work->bags.lookup, call, &call->inputs[IDS], false, table->data, table->dims[0],
-                       table->dims[1]);
+    td_cpu_lookup_init(&work->bags.lookup, call, &call->inputs[IDS], false, &call->inputs[TABLE]);
     work->bags.mean = is_mean(call);
     work->out = call->outputs[0].data;
 }
@@ -41,6 +42,7 @@ static void weights_gradient_range(void *context, int64_t first, int64_t last)
     const int64_t begin = td_lookup_begin(&lookup->ids, first), end = td_lookup_begin(&lookup->ids, last);
     if (!td_cpu_lookup_good(lookup, begin, end))
         return;
+    float wide[MOST_NARROW];
     prefetch_first(lookup, begin, end);
     for (int64_t bag = first, i = begin; bag < last; bag++) {
         const float *gradient = work->gradient + bag * lookup->dim;
@@ -48,7 +50,12 @@ static void weights_gradient_range(void *context, int64_t first, int64_t last)
         for (; i < stop; i++) {
             if (i + TD_LOOKUP_PREFETCH < end)
                 td_cpu_lookup_prefetch(lookup, i + TD_LOOKUP_PREFETCH);
-            const float dot = v16_dot(td_cpu_lookup_row(lookup, i), gradient, lookup->dim);
+            const float *row = td_cpu_lookup_row(lookup, i);
+            if (lookup->dtype != TD_F32) {
+                td_bag_copy_row(lookup, i, wide);
+                row = wide;
+            }
+            const float dot = v16_dot(row, gradient, lookup->dim);
             work->out[i] = work->bags.mean ? dot / (float)count : dot;
         }
     }

@@ -1,11 +1,9 @@
 /* lookup_early and lookup_rest: a lookup in two parts (graph/ops/lookup_early.c says when and why). Which rows the batch
  * before names is a hash set in scratch, built by one thread; bags are then shared out. Each bag's sum is taken in position
  * order, so neither the split nor the threads change a bit. */
-#include <math.h>
 #include <string.h>
 
-#include "backends/cpu/kernel.h"
-#include "base/lookup.h"
+#include "backends/cpu/bags.h"
 
 enum { TABLE, IDS, PREVIOUS, EARLY_WEIGHTS };
 enum { PARTIAL_IN = 2, READY_IN = 3, REST_WEIGHTS = 4 };
@@ -16,11 +14,9 @@ typedef enum pooling { PLAIN, SUM, MEAN } pooling;
 
 typedef struct job {
     const td_kernel_call *call;
-    td_lookup lookup;
+    td_bags bags;
     pooling pooling;
-    const float *weights;
     int64_t dim;
-    const float *table;
     float *out;
     uint8_t *ready;
     const int64_t *set; /* open addressing: row + 1, 0 is empty */
@@ -41,42 +37,28 @@ static void init_lookup(td_lookup *lookup, const td_kernel_call *call, const td_
 
 static void init_job(job *j, const td_kernel_call *call, int32_t weights)
 {
-    *j = (job){.call = call,
-               .pooling = pooling_of(call),
-               .dim = call->inputs[TABLE].dims[1],
-               .table = call->inputs[TABLE].data};
-    j->weights = weights < call->n_inputs && call->inputs[weights].kind != TD_NONE ? call->inputs[weights].data : NULL;
-    init_lookup(&j->lookup, call, &call->inputs[IDS]);
+    memset(j, 0, sizeof *j);
+    j->call = call;
+    j->pooling = pooling_of(call);
+    j->dim = call->inputs[TABLE].dims[1];
+    j->bags.mean = j->pooling == MEAN;
+    j->bags.weights = td_cpu_optional(call, weights);
+    td_cpu_lookup_init(&j->bags.lookup, call, &call->inputs[IDS], j->pooling == PLAIN, &call->inputs[TABLE]);
 }
 
-/* ---- one bag ------------------------------------------------------------------------------------------------------------------ */
-
-static void look_up(const job *j, int64_t bag)
+static const td_lookup *ids_of(const job *j)
 {
-    const int64_t dim = j->dim, begin = td_lookup_begin(&j->lookup, bag), end = td_lookup_begin(&j->lookup, bag + 1);
-    float *restrict out = j->out + bag * dim;
-    if (j->pooling == PLAIN) {
-        memcpy(out, j->table + td_lookup_row(&j->lookup, bag) * dim, (size_t)dim * sizeof *out);
-        return;
-    }
-    for (int64_t k = 0; k < dim; k++)
-        out[k] = 0;
-    for (int64_t i = begin; i < end; i++) {
-        const float *restrict row = j->table + td_lookup_row(&j->lookup, i) * dim;
-        if (j->weights) {
-            const float weight = j->weights[i];
-            for (int64_t k = 0; k < dim; k++)
-                out[k] = fmaf(weight, row[k], out[k]);
-        } else {
-            for (int64_t k = 0; k < dim; k++)
-                out[k] += row[k];
-        }
-    }
-    if (j->pooling == MEAN && begin < end) {
-        const float count = (float)(end - begin);
-        for (int64_t k = 0; k < dim; k++)
-            out[k] /= count;
-    }
+    return &j->bags.lookup.ids;
+}
+
+/* One bag; `limit`: positions after it that may be asked for ahead. */
+static void look_up(const job *j, int64_t bag, int64_t limit)
+{
+    const int64_t begin = td_lookup_begin(ids_of(j), bag), end = td_lookup_begin(ids_of(j), bag + 1);
+    if (j->pooling == PLAIN)
+        td_bag_copy_row(&j->bags.lookup, bag, j->out + bag * j->dim);
+    else
+        td_bag_pool(&j->bags, begin, end, limit, j->out + bag * j->dim);
 }
 
 /* ---- the rows of the batch before ------------------------------------------------------------------------------------------------ */
@@ -121,13 +103,14 @@ static bool is_in_set(const job *j, int64_t row)
 static void early_bags(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
+    const int64_t limit = td_lookup_begin(ids_of(j), end);
     for (int64_t bag = begin; bag < end; bag++) {
         bool shared = false;
-        for (int64_t i = td_lookup_begin(&j->lookup, bag); i < td_lookup_begin(&j->lookup, bag + 1) && !shared; i++)
-            shared = is_in_set(j, td_lookup_row(&j->lookup, i));
+        for (int64_t i = td_lookup_begin(ids_of(j), bag); i < td_lookup_begin(ids_of(j), bag + 1) && !shared; i++)
+            shared = is_in_set(j, td_lookup_row(ids_of(j), i));
         j->ready[bag] = !shared;
         if (!shared)
-            look_up(j, bag);
+            look_up(j, bag, limit);
     }
 }
 
@@ -138,15 +121,15 @@ static td_status *run_early(const td_kernel_call *call, td_team *team, void *sta
     td_lookup previous;
     init_job(&j, call, EARLY_WEIGHTS);
     init_lookup(&previous, call, &call->inputs[PREVIOUS]);
-    TD_TRY(td_lookup_check(&j.lookup));
+    TD_TRY(td_lookup_check(ids_of(&j)));
     j.mask = slots_for(previous.count) - 1;
     j.set = call->scratch;
     j.out = call->outputs[PARTIAL].data;
     j.ready = call->outputs[READY].data;
     build_set(call->scratch, j.mask, &previous);
-    td_cpu_for(team, j.lookup.bags, BAGS_PER_TASK, early_bags, &j);
+    td_cpu_for(team, ids_of(&j)->bags, BAGS_PER_TASK, early_bags, &j);
     int64_t n_ready = 0;
-    for (int64_t bag = 0; bag < j.lookup.bags; bag++)
+    for (int64_t bag = 0; bag < ids_of(&j)->bags; bag++)
         n_ready += j.ready[bag];
     memcpy(call->outputs[N_READY].data, &n_ready, sizeof n_ready);
     return NULL;
@@ -164,11 +147,12 @@ static void rest_bags(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
     const float *partial = j->call->inputs[PARTIAL_IN].data;
+    const int64_t limit = td_lookup_begin(ids_of(j), end);
     if (partial != j->out && begin < end)
         memcpy(j->out + begin * j->dim, partial + begin * j->dim, (size_t)((end - begin) * j->dim) * sizeof *partial);
     for (int64_t bag = begin; bag < end; bag++)
         if (!j->ready[bag])
-            look_up(j, bag);
+            look_up(j, bag, limit);
 }
 
 static td_status *run_rest(const td_kernel_call *call, td_team *team, void *state)
@@ -178,7 +162,7 @@ static td_status *run_rest(const td_kernel_call *call, td_team *team, void *stat
     init_job(&j, call, REST_WEIGHTS); /* ids were checked by lookup_early */
     j.out = call->outputs[0].data;
     j.ready = call->inputs[READY_IN].data;
-    td_cpu_for(team, j.lookup.bags, BAGS_PER_TASK, rest_bags, &j);
+    td_cpu_for(team, ids_of(&j)->bags, BAGS_PER_TASK, rest_bags, &j);
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/sums.h"
 
 #if defined(__AVX512F__)
@@ -28,6 +29,15 @@ static inline v16 v16_load(const float *from)
 static inline void v16_store(float *to, v16 x)
 {
     _mm512_storeu_ps(to, x.v);
+}
+static inline v16 v16_load_bf16(const uint16_t *from)
+{
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+    return (v16){_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+static inline v16 v16_load_f16(const uint16_t *from)
+{
+    return (v16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from))};
 }
 static inline v16 v16_add(v16 a, v16 b)
 {
@@ -63,6 +73,20 @@ static inline void v16_store(float *to, v16 x)
 {
     _mm256_storeu_ps(to, x.a);
     _mm256_storeu_ps(to + 8, x.b);
+}
+static inline __m256 v16_half_of_bf16(const uint16_t *from)
+{
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline v16 v16_load_bf16(const uint16_t *from)
+{
+    return (v16){v16_half_of_bf16(from), v16_half_of_bf16(from + 8)};
+}
+static inline v16 v16_load_f16(const uint16_t *from)
+{
+    return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)),
+                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + 8)))};
 }
 static inline v16 v16_add(v16 a, v16 b)
 {
@@ -100,6 +124,18 @@ static inline v16 v16_load(const float *from)
 static inline void v16_store(float *to, v16 x)
 {
     memcpy(to, x.f, sizeof x.f);
+}
+static inline v16 v16_load_bf16(const uint16_t *from)
+{
+    v16 out;
+    V16_LANES out.f[lane] = td_bf16_to_f32(from[lane]);
+    return out;
+}
+static inline v16 v16_load_f16(const uint16_t *from)
+{
+    v16 out;
+    V16_LANES out.f[lane] = td_f16_to_f32(from[lane]);
+    return out;
 }
 static inline v16 v16_add(v16 a, v16 b)
 {
