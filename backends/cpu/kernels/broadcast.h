@@ -77,13 +77,19 @@ static inline const float *td_broadcast_load(const td_broadcast *b, int k, int64
     return buffer;
 }
 
+/* How many elements a loop may take at once: repeated ones are written out by the chunk. */
+static inline int64_t td_broadcast_most(const td_broadcast *b)
+{
+    return b->strides[0][0] && b->strides[1][0] ? td_chunk_most(b->call) : TD_CHUNK;
+}
+
 /* Elements [begin, end) of the output; `expression` of x[i] and z[i] gives y[i]. */
 #define TD_BROADCAST_RANGE(b, begin, end, expression)                                                                  \
-    for (int64_t at_ = (begin), n_ = 0; at_ < (end); at_ += n_) {                                                      \
+    for (int64_t at_ = (begin), most_ = td_broadcast_most(b), n_ = 0; at_ < (end); at_ += n_) {                        \
         float x_buffer_[TD_CHUNK], z_buffer_[TD_CHUNK], y_buffer_[TD_CHUNK];                                           \
         int64_t offsets_[2], inner_ = (b)->dims[0] - at_ % (b)->dims[0];                                               \
         n_ = (end)-at_ < inner_ ? (end)-at_ : inner_;                                                                  \
-        n_ = n_ < TD_CHUNK ? n_ : TD_CHUNK;                                                                            \
+        n_ = n_ < most_ ? n_ : most_;                                                                                  \
         td_broadcast_offsets((b), at_, offsets_);                                                                      \
         const float *x = td_broadcast_load((b), 0, offsets_[0], n_, x_buffer_);                                        \
         const float *z = td_broadcast_load((b), 1, offsets_[1], n_, z_buffer_);                                        \

@@ -65,14 +65,23 @@ static inline void td_chunk_store(const td_tensor *t, int64_t begin, int64_t n, 
             to[i] = td_f32_to_f16(buffer[i]);
 }
 
+/* How many elements a loop may take at once: f32 data is used where it lies, other floats by the chunk. */
+static inline int64_t td_chunk_most(const td_kernel_call *call)
+{
+    for (int32_t i = 0; i < call->n_inputs; i++)
+        if (td_cpu_is_float(&call->inputs[i]) && call->inputs[i].dtype != TD_F32)
+            return TD_CHUNK;
+    return call->outputs[0].dtype == TD_F32 ? INT64_MAX : TD_CHUNK;
+}
+
 /* ---- elementwise over equal shapes --------------------------------------------------------------------------------------- */
 
 /* The body of a range function over up to two float inputs of the output's shape. `expression` uses x[i], z[i] (the second
  * input), and what the caller declared; it gives y[i]. */
 #define TD_CHUNKED_RANGE(call, begin, end, expression)                                                                 \
-    for (int64_t at_ = (begin); at_ < (end); at_ += TD_CHUNK) {                                                        \
+    for (int64_t at_ = (begin), most_ = td_chunk_most(call), n_ = 0; at_ < (end); at_ += n_) {                         \
         float x_buffer_[TD_CHUNK], z_buffer_[TD_CHUNK], y_buffer_[TD_CHUNK];                                           \
-        const int64_t n_ = (end)-at_ < TD_CHUNK ? (end)-at_ : TD_CHUNK;                                                \
+        n_ = (end)-at_ < most_ ? (end)-at_ : most_;                                                                    \
         const float *x = td_chunk_load(&(call)->inputs[0], at_, n_, x_buffer_);                                        \
         const float *z = (call)->n_inputs > 1 && td_cpu_is_float(&(call)->inputs[1])                                   \
                              ? td_chunk_load(&(call)->inputs[1], at_, n_, z_buffer_)                                   \
