@@ -8,6 +8,7 @@
  *
  *     lookup a -> linear -> concat <- lookup b        b may not be put into the concat: it would wait for a's results
  *
+ * Before that the vectors of interactions are put side by side, where that gives such concats and slices (interactions.c).
  * Members are taken in the order of their names, parts of a concat in its own. Values keep their names. */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static bool comes_from_elsewhere(const grouping *g, int32_t value, int32_t node)
     return producer < 0 || g->plan->nodes[producer].cluster != g->plan->nodes[node].cluster;
 }
 
-static bool may_join(const grouping *g, int32_t id)
+bool td_grouping_may_join(const grouping *g, int32_t id)
 {
     const td_node *node = &g->graph->nodes[id];
     if (!g->keep[id] || !td_op_is_lookup(node->op) || g->plan->nodes[id].early != TD_EARLY_NONE ||
@@ -53,7 +54,7 @@ static int32_t lookup_of_part(const grouping *g, int32_t value, int32_t concat)
 {
     int32_t producer = g->graph->values[value].producer;
     bool fits = producer >= 0 && producer < g->n_nodes && g->uses[value] == 1 && !g->graph->values[value].is_output &&
-                g->plan->nodes[producer].cluster == g->plan->nodes[concat].cluster && may_join(g, producer);
+                g->plan->nodes[producer].cluster == g->plan->nodes[concat].cluster && td_grouping_may_join(g, producer);
     for (int32_t k = 0; fits && k < g->plan->n_outputs; k++)
         fits = g->plan->outputs[k] != value;
     return fits ? producer : -1;
@@ -146,7 +147,7 @@ static td_status *group_updates(grouping *g)
     td_free(names);
     for (int32_t i = 0; made >= 0 && i < g->n_members; i++) {
         td_grouping_drop(g, g->members[i]);
-        td_grouping_release_slices(g, &g->graph->nodes[g->members[i]]);
+        td_grouping_release_slices(g, g->members[i]);
     }
     return status;
 }
@@ -271,7 +272,8 @@ static td_status *compact(grouping *g)
 
 static td_status *allocate(grouping *g)
 {
-    int64_t most_nodes = 2 * g->n_nodes + 1, most_values = g->graph->n_values + g->n_nodes + 1;
+    /* Interactions add, for each of their lookups, two slices and a share of three nodes; then each node may be replaced once. */
+    int64_t most_nodes = 10 * g->n_nodes + 1, most_values = g->graph->n_values + most_nodes;
     TD_TRY(TD_NEW(g->uses, most_values));
     TD_TRY(TD_NEW(g->after_lookup, most_nodes));
     TD_TRY(TD_NEW(g->keep, most_nodes));
@@ -301,8 +303,9 @@ td_status *td_pass_group(td_plan *plan, const td_plan_request *request)
         return NULL;
     TD_TRY_OR(status, done, allocate(&g));
     TD_TRY_OR(status, done, find_facts(&g));
+    TD_TRY_OR(status, done, td_group_interactions(&g));
     TD_TRY_OR(status, done, each_group(&g, is_concat, group_concats));
-    TD_TRY_OR(status, done, each_group(&g, may_join, group_lookups));
+    TD_TRY_OR(status, done, each_group(&g, td_grouping_may_join, group_lookups));
     TD_TRY_OR(status, done, each_group(&g, is_update, group_updates));
     TD_TRY_OR(status, done, compact(&g));
 done:

@@ -125,19 +125,17 @@ void td_parts_add_update(grouping *g, int32_t id)
 
 /* ---- putting an op in -------------------------------------------------------------------------------------------------- */
 
-/* A node of the collected parts in the place of `like`; *out is its number, or -1 where the device cannot run it. */
-td_status *td_grouping_add_node(grouping *g, const char *op, int32_t like, const td_attr *attrs, int32_t n_attrs,
-                                int32_t n_outputs, int32_t *out)
+td_status *td_grouping_add_named(grouping *g, const char *op, const char *name, int32_t like, const td_attr *attrs,
+                                 int32_t n_attrs, int32_t n_outputs, int32_t *out)
 {
     td_graph *graph = g->graph;
     td_value *outputs = NULL;
     char reason[160] = "";
     bool supported = false;
     *out = -1;
-    char *name = td_format("%s+%d", graph->nodes[like].name, g->parts.n - 1);
     char *cause = td_strdup(g->plan->nodes[like].cause);
     td_status *status = TD_NEW(outputs, n_outputs + 1);
-    if (!status && (!name || !cause))
+    if (!status && !cause)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a group of embeddings");
     if (!status) {
         graph->phase = graph->nodes[like].phase;
@@ -162,8 +160,19 @@ td_status *td_grouping_add_node(grouping *g, const char *op, int32_t like, const
                 g->uses[graph->nodes[id].inputs[i]]++;
     }
     td_free(outputs);
-    td_free(name);
     td_free(cause);
+    return status;
+}
+
+td_status *td_grouping_add_node(grouping *g, const char *op, int32_t like, const td_attr *attrs, int32_t n_attrs,
+                                int32_t n_outputs, int32_t *out)
+{
+    *out = -1;
+    char *name = td_format("%s+%d", g->graph->nodes[like].name, g->parts.n - 1);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a group of embeddings");
+    td_status *status = td_grouping_add_named(g, op, name, like, attrs, n_attrs, n_outputs, out);
+    td_free(name);
     return status;
 }
 
@@ -183,17 +192,27 @@ void td_grouping_take_over(grouping *g, int32_t node, int32_t index, int32_t old
     g->keep_value[old] = true;
 }
 
-/* Drops nodes whose outputs nobody reads any more: slices that updates look behind. */
-void td_grouping_release_slices(grouping *g, const td_node *update)
+/* Whether a part of the new op looks behind the slice that makes this gradient, rather than reading it. */
+static bool looks_behind(const grouping *g, const td_node *update, int32_t id, int32_t input)
 {
+    const td_attr *column = td_attr_find(update->attrs, update->n_attrs, "column");
+    int64_t begin = 0;
+    int32_t part = input / UPDATE_INPUTS, value = update->inputs[input];
+    return input % UPDATE_INPUTS == 1 && value >= 0 && !(column && column->ints[part]) &&
+           behind_slice(g, value, id, &begin) != value;
+}
+
+void td_grouping_release_slices(grouping *g, int32_t id)
+{
+    const td_node *update = &g->graph->nodes[id];
     for (int32_t i = 0; i < update->n_inputs; i++) {
-        int32_t value = update->inputs[i], producer = value >= 0 ? g->graph->values[value].producer : -1;
-        if (producer < 0 || strcmp(g->graph->nodes[producer].op->name, "slice") != 0)
+        if (!looks_behind(g, update, id, i))
             continue;
+        int32_t value = update->inputs[i];
         bool read = --g->uses[value] > 0 || g->graph->values[value].is_output;
         for (int32_t k = 0; k < g->plan->n_outputs; k++)
             read = read || g->plan->outputs[k] == value;
         if (!read)
-            td_grouping_drop(g, producer);
+            td_grouping_drop(g, g->graph->values[value].producer);
     }
 }

@@ -21,7 +21,7 @@ typedef struct parts {
 typedef struct grouping {
     td_plan *plan;
     td_graph *graph;
-    int64_t n_nodes;    /* of the graph before the pass */
+    int64_t n_nodes;    /* of the graph before lookups and updates are grouped */
     int32_t *uses;      /* of each value */
     bool *after_lookup; /* a lookup of its own subgraph leads to this node */
     bool *keep, *keep_value;
@@ -37,7 +37,10 @@ void td_parts_add_lookup(grouping *g, const td_node *node, int32_t value);
 /* An embedding_update as one part, or an embedding_updates as its parts. */
 void td_parts_add_update(grouping *g, int32_t node);
 
-/* A node of the collected parts in the place of `like`; *out is its number, or -1 where the device cannot run it. */
+/* A node with the collected inputs in the subgraph of `like`; *out is its number, or -1 where the device cannot run it. */
+td_status *td_grouping_add_named(grouping *g, const char *op, const char *name, int32_t like, const td_attr *attrs,
+                                 int32_t n_attrs, int32_t n_outputs, int32_t *out) TD_MUST_USE;
+/* The same for a node of the collected parts, named after `like` and how many more they are. */
 td_status *td_grouping_add_node(grouping *g, const char *op, int32_t like, const td_attr *attrs, int32_t n_attrs,
                                 int32_t n_outputs, int32_t *out) TD_MUST_USE;
 /* Drops a node with its outputs. */
@@ -45,6 +48,12 @@ void td_grouping_drop(grouping *g, int32_t node);
 /* Output `index` of the new node becomes the value that `old` was, under its name and for its readers. */
 void td_grouping_take_over(grouping *g, int32_t node, int32_t index, int32_t old);
 /* Drops nodes whose outputs nobody reads any more: slices that a dropped update was the last to read. */
-void td_grouping_release_slices(grouping *g, const td_node *update);
+void td_grouping_release_slices(grouping *g, int32_t update);
+
+/* Whether a lookup may run with others of its subgraph: what it reads comes from elsewhere. */
+bool td_grouping_may_join(const grouping *g, int32_t node);
+
+/* interactions.c: the vectors of interactions side by side. The new nodes count as the graph's own from then on. */
+td_status *td_group_interactions(grouping *g) TD_MUST_USE;
 
 #endif
