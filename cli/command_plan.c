@@ -85,6 +85,7 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
+        setup.options.keep_dumps = td_argument(arguments, "--dump") != NULL;
         status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
         if (!status)
             status = show(arguments, &setup, plan);

@@ -53,6 +53,11 @@ td_status *td_model_from_file(const char *path, td_graph **out_graph, td_model *
     if (!status)
         status = td_graph_parse(text, bytes, path, out_graph);
     td_free(text);
+    if (td_status_code(status) == TD_DATA_ERROR) { /* a model that is written wrong, not data that is */
+        td_status *wrong = TD_ERROR(TD_INVALID_ARGUMENT, "%s", td_status_message(status));
+        td_status_destroy(status);
+        status = wrong;
+    }
     TD_TRY(status);
     td_value loss = td_graph_find(*out_graph, "loss");
     if (loss.id >= 0) {

@@ -201,6 +201,16 @@ static void print_bound(const json_t *plan, FILE *out)
             flag_of(plan, "early_lookup") ? "; rows of the next batch are looked up early" : "");
 }
 
+static void print_optimized(const json_t *plan, FILE *out)
+{
+    size_t i;
+    const json_t *row, *optimized = json_object_get(plan, "optimized");
+    fprintf(out, "  optimised at %s:", text_of(optimized, "level"));
+    json_array_foreach(json_object_get(optimized, "rules"), i, row)
+        fprintf(out, "%s %s %.0f", i ? "," : "", text_of(row, "rule"), number_of(row, "count"));
+    fprintf(out, "%s\n", json_array_size(json_object_get(optimized, "rules")) ? "" : " nothing to do");
+}
+
 static void print_remarks(const json_t *plan, FILE *out)
 {
     size_t i;
@@ -233,6 +243,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
     if (!status) {
         print_tenants(json, out);
         print_bound(json, out);
+        print_optimized(json, out);
         print_remarks(json, out);
     }
     json_decref(json);

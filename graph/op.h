@@ -37,7 +37,8 @@ typedef enum td_op_flags {
     TD_OP_VIEW = 1,      /* the output is the first input's memory under another shape */
     TD_OP_HOST_ONLY = 2, /* runs on the host whatever the default device */
     TD_OP_INTERNAL = 4,  /* made by the engine, not by users (gradients, copies) */
-    TD_OP_LOSS = 8       /* the output's gradient may be a scalar, passed by value */
+    TD_OP_LOSS = 8,      /* the output's gradient may be a scalar, passed by value */
+    TD_OP_NAMED = 16     /* the result depends on the node's name (dropout's mask): equal nodes are not the same */
 } td_op_flags;
 
 /* The type of a value as inference sees it. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "graph/op.h"
 
 const td_port *td_node_port(const td_node *node, int32_t input)
@@ -68,9 +69,28 @@ static void add_edge(edge_sink *sink, int32_t from, int32_t to)
     sink->edges->indegree[to]++;
 }
 
+/* td_graph_behind_views, remembered in behind[] (-1: not known yet): chains of views cost their length once. */
+static int32_t memory_of(const td_graph *graph, int32_t *behind, int32_t value)
+{
+    int32_t root = value;
+    while (behind[root] < 0) {
+        int32_t producer = graph->values[root].producer;
+        if (producer >= 0 && graph->nodes[producer].op->flags & TD_OP_VIEW)
+            root = graph->nodes[producer].inputs[0];
+        else
+            behind[root] = root;
+    }
+    root = behind[root];
+    while (behind[value] < 0) {
+        behind[value] = root;
+        value = graph->nodes[graph->values[value].producer].inputs[0];
+    }
+    return root;
+}
+
 /* Counts the edges of each node into e->first[node + 1]; with `fill`, stores them. Returns how many there are. A view of a
  * state is the state's memory, so who reads the view reads the state. */
-static int64_t each_edge(const td_graph *graph, const int32_t *writer, td_edges *e, int32_t *fill)
+static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *behind, td_edges *e, int32_t *fill)
 {
     edge_sink sink = {.edges = e, .fill = fill};
     for (int32_t n = 0; n < graph->n_nodes; n++) {
@@ -79,7 +99,7 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, td_edges 
             if (node->inputs[i] < 0)
                 continue;
             add_edge(&sink, graph->values[node->inputs[i]].producer, n);
-            add_edge(&sink, n, writer[td_graph_behind_views(graph, node->inputs[i])]);
+            add_edge(&sink, n, writer[memory_of(graph, behind, node->inputs[i])]);
         }
         if (graph->gated && node->phase == TD_UPDATE)
             add_edge(&sink, graph->values[graph->gate].producer, n);
@@ -145,6 +165,38 @@ td_status *td_graph_name_ranks(const td_graph *graph, int32_t **out_rank)
     return NULL;
 }
 
+/* Names the ops of one cycle: every op that is left waits for another one that is left, so going back from any of them must
+ * come round. */
+static td_status *refuse_cycle(const td_graph *graph, const td_edges *e)
+{
+    enum { MOST = 10 };
+    int32_t n = (int32_t)graph->n_nodes, at = 0, named = 0, *before = NULL;
+    char *text = NULL;
+    td_string names = {0};
+    TD_TRY(TD_NEW(before, n + 1));
+    for (int32_t a = 0; a < n; a++)
+        for (int32_t k = e->first[a]; e->indegree[a] > 0 && k < e->first[a + 1]; k++)
+            before[e->to[k]] = a + 1;
+    while (e->indegree[at] == 0)
+        at++;
+    for (int32_t steps = 0; steps < n; steps++) /* by then it goes round */
+        at = before[at] - 1;
+    int32_t begin = at;
+    do {
+        td_string_format(&names, "\"%s\" waits for ", graph->nodes[at].name);
+        at = before[at] - 1;
+    } while (at != begin && ++named < MOST);
+    td_free(before);
+    td_string_format(&names, "%s\"%s\"", at == begin ? "" : "... ", graph->nodes[begin].name);
+    TD_TRY(td_string_finish(&names, &text));
+    td_status *status = TD_ERROR(TD_INVALID_ARGUMENT,
+                                 "the graph has a cycle: %s (through values, or state that is read before it is "
+                                 "written); cut it at one of them",
+                                 text);
+    td_free(text);
+    return status;
+}
+
 static td_status *kahn(const td_graph *graph, td_edges *e, heap *h, int32_t *order)
 {
     int32_t n = (int32_t)graph->n_nodes, done = 0;
@@ -158,14 +210,7 @@ static td_status *kahn(const td_graph *graph, td_edges *e, heap *h, int32_t *ord
             if (--e->indegree[e->to[k]] == 0)
                 heap_push(h, e->to[k]);
     }
-    if (done == n)
-        return NULL;
-    int32_t stuck = 0;
-    while (e->indegree[stuck] == 0)
-        stuck++;
-    return TD_ERROR(TD_INVALID_ARGUMENT,
-                    "the graph has a cycle through \"%s\": it reads what can only exist after it ran",
-                    graph->nodes[stuck].name);
+    return done == n ? NULL : refuse_cycle(graph, e);
 }
 
 void td_edges_deinit(td_edges *edges)
@@ -179,24 +224,27 @@ void td_edges_deinit(td_edges *edges)
 td_status *td_graph_edges(const td_graph *graph, td_edges *out_edges)
 {
     td_status *status = NULL;
-    int32_t *writer = NULL, *fill = NULL;
+    int32_t *writer = NULL, *fill = NULL, *behind = NULL;
     int64_t n = graph->n_nodes;
     *out_edges = (td_edges){0};
     TD_TRY_OR(status, done, TD_NEW(writer, graph->n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(fill, n + 1));
+    TD_TRY_OR(status, done, TD_NEW(behind, graph->n_values + 1));
+    memset(behind, 0xff, (size_t)graph->n_values * sizeof *behind);
     TD_TRY_OR(status, done, TD_NEW(out_edges->first, n + 2));
     TD_TRY_OR(status, done, TD_NEW(out_edges->indegree, n + 1));
     TD_TRY_OR(status, done, find_writers(graph, writer));
-    int64_t count = each_edge(graph, writer, out_edges, NULL);
+    int64_t count = each_edge(graph, writer, behind, out_edges, NULL);
     TD_TRY_OR(status, done, TD_NEW(out_edges->to, count + 1));
     for (int64_t i = 0; i < n; i++) {
         out_edges->first[i + 1] += out_edges->first[i];
         fill[i] = out_edges->first[i];
     }
-    (void)each_edge(graph, writer, out_edges, fill);
+    (void)each_edge(graph, writer, behind, out_edges, fill);
 done:
     td_free(writer);
     td_free(fill);
+    td_free(behind);
     if (status)
         td_edges_deinit(out_edges);
     return status;

@@ -66,7 +66,7 @@ static td_status *parse_inputs(td_scanner *s, td_graph *graph, draft *d)
         if (strcmp(name, "-") != 0 || s->text[begin] == '"') {
             value = td_graph_find(graph, name);
             if (value.id < 0)
-                return td_scan_error(s, begin, "there is no value \"%s\" above this line", name);
+                return td_text_missing_value(s, begin, name);
         }
         TD_TRY(td_grow(&d->inputs, &d->inputs_capacity, d->n_inputs, sizeof *d->inputs));
         d->inputs[d->n_inputs++] = value;

@@ -14,26 +14,23 @@
  * The early parts of lookups (early.c) are kept apart too: they must not wait for the table's update.
  *
  * On a device with one lane all of such a group runs as one cluster (copies: up to a bucket of bytes). With several lanes,
- * chains stay apart, so that independent branches run at the same time. */
+ * chains stay apart, so that independent branches run at the same time; more than MOST_CHAINS of them are bundled
+ * (cluster_blocks.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/cluster.h"
 
-enum { COPY_BUCKET_BYTES = 8 << 20 };
-
-typedef struct levels {
-    int32_t *down, *up;
-} levels;
+enum { COPY_BUCKET_BYTES = 8 << 20, MOST_CHAINS = 1024 };
 
 static bool same_lane(const td_plan *plan, int32_t a, int32_t b)
 {
     return plan->nodes[a].device == plan->nodes[b].device && plan->nodes[a].lane == plan->nodes[b].lane;
 }
 
-static void find_levels(const td_plan *plan, const td_edges *edges, const int32_t *order, levels *l)
+static void find_levels(const td_plan *plan, const td_edges *edges, const int32_t *order, td_levels *l)
 {
     int64_t n = plan->graph->n_nodes;
     for (int64_t i = 0; i < n; i++) {
@@ -84,14 +81,14 @@ static int64_t copied_bytes(const td_plan *plan, int32_t node)
     return bytes[0] + bytes[1] + bytes[2];
 }
 
-/* One cluster per group, copies cut into buckets. `keys` are sorted, so topological within a group. */
-static void by_group(td_plan *plan, const int32_t *order, const group_key *keys, int64_t begin, int64_t end)
+/* One cluster per group, copies cut into buckets. */
+static void by_group(td_plan *plan, td_node_group group)
 {
     int64_t bytes = 0;
     int32_t cluster = plan->n_clusters++;
-    for (int64_t i = begin; i < end; i++) {
-        int32_t node = order[keys[i].node];
-        if (keys[i].lane != TD_QUEUE_COMPUTE) {
+    for (int64_t i = 0; i < group.n; i++) {
+        int32_t node = group.nodes[i];
+        if (plan->nodes[node].lane != TD_QUEUE_COMPUTE) {
             int64_t more = copied_bytes(plan, node);
             if (bytes && bytes + more > COPY_BUCKET_BYTES) {
                 cluster = plan->n_clusters++;
@@ -103,19 +100,22 @@ static void by_group(td_plan *plan, const int32_t *order, const group_key *keys,
     }
 }
 
+bool td_cluster_inside(const td_plan *plan, const td_levels *l, int32_t before, int32_t node)
+{
+    return same_lane(plan, before, node) && l->down[before] == l->down[node] && l->up[before] == l->up[node] &&
+           plan->nodes[before].early != TD_EARLY_FIRST;
+}
+
 /* Chains: a node joins the cluster of its predecessors in the group when they are all in one cluster and it is the first to
  * follow that cluster's last node. Edges within the group then enter a cluster only at its first node. */
-static void by_chain(td_plan *plan, const td_edges *back, const levels *l, const int32_t *order, const group_key *keys,
-                     int64_t begin, int64_t end, int32_t *last)
+static void by_chain(td_plan *plan, const td_edges *back, const td_levels *l, td_node_group group, int32_t *last)
 {
-    for (int64_t i = begin; i < end; i++) {
-        int32_t node = order[keys[i].node], joined = -1;
+    for (int64_t i = 0; i < group.n; i++) {
+        int32_t node = group.nodes[i], joined = -1;
         bool one = true, follows_last = false;
         for (int32_t k = back->first[node]; k < back->first[node + 1]; k++) {
             int32_t before = back->to[k];
-            bool inside = same_lane(plan, before, node) && l->down[before] == l->down[node] &&
-                          l->up[before] == l->up[node] && plan->nodes[before].early != TD_EARLY_FIRST;
-            if (!inside)
+            if (!td_cluster_inside(plan, l, before, node))
                 continue;
             one = one && (joined < 0 || joined == plan->nodes[before].cluster);
             joined = plan->nodes[before].cluster;
@@ -125,6 +125,17 @@ static void by_chain(td_plan *plan, const td_edges *back, const levels *l, const
         plan->nodes[node].cluster = cluster;
         last[cluster] = node;
     }
+}
+
+static td_status *by_chain_or_block(td_plan *plan, const td_edges *back, const td_levels *l, td_node_group group,
+                                    int32_t *last)
+{
+    int32_t before = plan->n_clusters;
+    by_chain(plan, back, l, group, last);
+    if (plan->n_clusters - before <= MOST_CHAINS)
+        return NULL;
+    plan->n_clusters = before;
+    return td_cluster_by_block(plan, back, l, group, MOST_CHAINS);
 }
 
 static td_status *reverse(const td_edges *edges, int64_t n, td_edges *out)
@@ -145,15 +156,16 @@ static td_status *reverse(const td_edges *edges, int64_t n, td_edges *out)
     return NULL;
 }
 
-static td_status *group_nodes(td_plan *plan, const td_edges *edges, const int32_t *order, const levels *l)
+static td_status *group_nodes(td_plan *plan, const td_edges *edges, const int32_t *order, const td_levels *l)
 {
     int64_t n = plan->graph->n_nodes;
     group_key *keys = NULL;
-    int32_t *last = NULL;
+    int32_t *last = NULL, *nodes = NULL;
     td_edges back = {0};
     td_status *status = NULL;
     TD_TRY_OR(status, done, TD_NEW(keys, n + 1));
     TD_TRY_OR(status, done, TD_NEW(last, n + 1));
+    TD_TRY_OR(status, done, TD_NEW(nodes, n + 1));
     TD_TRY_OR(status, done, reverse(edges, n, &back));
     for (int32_t i = 0; i < n; i++) {
         const td_plan_node *p = &plan->nodes[order[i]];
@@ -161,18 +173,22 @@ static td_status *group_nodes(td_plan *plan, const td_edges *edges, const int32_
             (group_key){p->device, (int32_t)p->lane, l->down[order[i]], l->up[order[i]], p->early != TD_EARLY_FIRST, i};
     }
     qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+    for (int64_t i = 0; i < n; i++)
+        nodes[i] = order[keys[i].node];
     for (int64_t begin = 0, end; begin < n; begin = end) {
         for (end = begin + 1; end < n && same_group(&keys[begin], &keys[end]); end++)
             ;
         bool chains = keys[begin].lane == TD_QUEUE_COMPUTE && plan->sites[keys[begin].device].lanes > 1;
+        td_node_group group = {nodes + begin, end - begin};
         if (chains)
-            by_chain(plan, &back, l, order, keys, begin, end, last);
+            TD_TRY_OR(status, done, by_chain_or_block(plan, &back, l, group, last));
         else
-            by_group(plan, order, keys, begin, end);
+            by_group(plan, group);
     }
 done:
     td_free(keys);
     td_free(last);
+    td_free(nodes);
     td_edges_deinit(&back);
     return status;
 }
@@ -238,47 +254,11 @@ static td_status *build_quotient(td_plan *plan, const td_edges *edges)
     return status;
 }
 
-/* Reachability by bits, in topological order; a quotient with a cycle is the one thing that must never come out. */
-static td_status *find_reach(td_plan *plan)
-{
-    int32_t n = plan->n_clusters, done = 0, *waiting = NULL, *stack = NULL, n_stack = 0;
-    plan->reach_words = (n + 63) / 64;
-    TD_TRY(TD_NEW(plan->reach, (int64_t)n * plan->reach_words + 1));
-    td_status *status = TD_NEW(waiting, n + 1);
-    if (!status)
-        status = TD_NEW(stack, n + 1);
-    for (int32_t c = 0; c < n && !status; c++) {
-        waiting[c] = plan->clusters[c].n_after;
-        if (!waiting[c])
-            stack[n_stack++] = c;
-    }
-    while (n_stack) { /* from the ends backwards: what a cluster reaches is known when all after it are done */
-        int32_t c = stack[--n_stack];
-        const td_cluster *cluster = &plan->clusters[c];
-        done++;
-        for (int32_t k = 0; k < cluster->n_before; k++) {
-            int32_t b = cluster->before[k];
-            uint64_t *to = &plan->reach[b * plan->reach_words];
-            const uint64_t *from = &plan->reach[c * plan->reach_words];
-            for (int64_t w = 0; w < plan->reach_words; w++)
-                to[w] |= from[w];
-            to[c / 64] |= 1ull << (c % 64);
-            if (--waiting[b] == 0)
-                stack[n_stack++] = b;
-        }
-    }
-    td_free(waiting);
-    td_free(stack);
-    if (!status && done != n)
-        status = TD_ERROR(TD_INTERNAL, "cluster: the quotient graph has a cycle");
-    return status;
-}
-
 td_status *td_pass_cluster(td_plan *plan, const td_plan_request *request)
 {
     (void)request;
     td_edges edges = {0};
-    levels l = {0};
+    td_levels l = {0};
     int32_t *order = NULL;
     td_status *status = NULL;
     TD_TRY_OR(status, done, td_graph_order(plan->graph, &order));
@@ -288,7 +268,7 @@ td_status *td_pass_cluster(td_plan *plan, const td_plan_request *request)
     find_levels(plan, &edges, order, &l);
     TD_TRY_OR(status, done, group_nodes(plan, &edges, order, &l));
     TD_TRY_OR(status, done, build_quotient(plan, &edges));
-    TD_TRY_OR(status, done, find_reach(plan));
+    TD_TRY_OR(status, done, td_plan_find_reach(plan));
 done:
     td_free(order);
     td_free(l.down);

@@ -20,20 +20,21 @@ static bool shares_memory(const td_plan *plan, int32_t a, int32_t b)
 /* copied[v * n_sites + s]: the value that holds v on site s, or -1. Grows with the graph. */
 typedef struct table {
     int32_t *copied;
-    int64_t n_values;
+    int64_t n_values; /* that it has room for */
 } table;
 
 static td_status *table_follow(td_plan *plan, table *t)
 {
-    int64_t n = plan->graph->n_values * plan->n_sites, old = t->n_values * plan->n_sites;
     if (plan->graph->n_values <= t->n_values)
         return NULL;
+    int64_t values = plan->graph->n_values + t->n_values / 2;
+    int64_t n = values * plan->n_sites, old = t->n_values * plan->n_sites;
     int32_t *copied = td_realloc(t->copied, (size_t)n, sizeof *copied);
     if (!copied)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the copies of a plan");
     memset(copied + old, 0xff, (size_t)(n - old) * sizeof *copied);
     t->copied = copied;
-    t->n_values = plan->graph->n_values;
+    t->n_values = values;
     return NULL;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "partition/rewrite.h"
 
 static const char *const phase_names[] = {"forward", "backward", "update"};
 static const char *const lane_names[] = {"compute", "to_device", "to_host"};
@@ -42,16 +43,23 @@ static void describe_node(const td_plan *plan, int32_t id, td_string *text)
     td_string_append(text, "\n");
 }
 
-td_status *td_plan_describe_pass(const td_plan *plan, char **out_text)
+/* What the pass took away or turned. */
+static void describe_rewrites(const td_plan *plan, int64_t first, td_string *text)
 {
-    enum { MOST_NODES = 20000 };
+    int32_t n = 0;
+    const td_rewrite *rules = td_rewrites(&n);
+    for (int64_t i = first; i < plan->n_rewritten; i++) {
+        const td_plan_rewritten *r = &plan->rewritten[i];
+        td_string_format(text, "# %s: %s %s -> %s\n", rules[r->rule].name, r->name, r->op->name, r->into);
+    }
+}
+
+td_status *td_plan_describe_pass(const td_plan *plan, int64_t first_rewritten, char **out_text)
+{
     td_string text = {0};
     int32_t *order = NULL;
-    if (plan->graph->n_nodes > MOST_NODES) {
-        *out_text = td_format("%" PRId64 " nodes: too many to list after every pass\n", plan->graph->n_nodes);
-        return *out_text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a dump");
-    }
     TD_TRY(td_graph_order(plan->graph, &order));
+    describe_rewrites(plan, first_rewritten, &text);
     for (int64_t i = 0; i < plan->graph->n_nodes; i++)
         describe_node(plan, order[i], &text);
     td_free(order);

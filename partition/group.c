@@ -243,13 +243,14 @@ static bool is_update(const grouping *g, int32_t id)
 static td_status *compact(grouping *g)
 {
     td_plan *plan = g->plan;
-    int32_t *map = NULL;
+    int32_t *map = NULL, *node_map = NULL;
     int64_t n_nodes = g->graph->n_nodes, n_values = g->graph->n_values, n = 0;
     for (int32_t i = 0; i < plan->n_clusters; i++)
         plan->clusters[i].n = 0;
     for (int64_t i = 0; i < n_nodes; i++)
         plan->clusters[plan->nodes[i].cluster].n += g->keep[i];
-    TD_TRY(td_graph_prune(g->graph, g->keep, g->keep_value, &map));
+    TD_TRY(td_graph_prune(g->graph, g->keep, g->keep_value, &map, &node_map));
+    td_free(node_map);
     for (int64_t i = 0; i < n_nodes; i++) {
         td_plan_node node = plan->nodes[i];
         plan->nodes[i] = (td_plan_node){.device = -1, .cluster = -1};
@@ -261,7 +262,7 @@ static td_status *compact(grouping *g)
     for (int64_t v = 0; v < n_values; v++) {
         td_plan_value value = plan->values[v];
         value.root = value.root < 0 ? -1 : map[value.root];
-        plan->values[v] = (td_plan_value){.device = -1, .root = -1};
+        plan->values[v] = (td_plan_value){.device = -1, .root = -1, .table = -1};
         if (map[v] >= 0)
             plan->values[map[v]] = value;
     }
@@ -298,8 +299,8 @@ td_status *td_pass_group(td_plan *plan, const td_plan_request *request)
 {
     grouping g = {.plan = plan, .graph = plan->graph, .n_nodes = plan->graph->n_nodes};
     td_status *status = NULL;
-    (void)request;
-    if (!has_lookup(plan->graph))
+    /* Tables that take memory by touched rows are told which rows by each lookup on its own. */
+    if (!has_lookup(plan->graph) || request->options->tables.storage != TD_TABLE_MEMORY)
         return NULL;
     TD_TRY_OR(status, done, allocate(&g));
     TD_TRY_OR(status, done, find_facts(&g));

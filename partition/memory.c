@@ -10,15 +10,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/memory.h"
 
-/* Who uses the memory of each root value: nodes, in lists. */
-typedef struct users {
-    int32_t *first; /* n_values + 1 */
-    int32_t *nodes;
-} users;
-
-static bool happens_before(const td_plan *plan, int32_t a, int32_t b)
+bool td_happens_before(const td_plan *plan, int32_t a, int32_t b)
 {
     const td_plan_node *p = &plan->nodes[a], *q = &plan->nodes[b];
     return p->cluster == q->cluster ? p->position < q->position : td_cluster_reaches(plan, p->cluster, q->cluster);
@@ -86,14 +80,14 @@ static void double_outputs(td_plan *plan)
 
 /* ---- users ------------------------------------------------------------------------------------------------------------------------ */
 
-static void users_deinit(users *u)
+static void users_deinit(td_users *u)
 {
     td_free(u->first);
     td_free(u->nodes);
-    *u = (users){0};
+    *u = (td_users){0};
 }
 
-static void each_user(const td_plan *plan, users *u, int32_t *fill)
+static void each_user(const td_plan *plan, td_users *u, int32_t *fill)
 {
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         const td_node *node = &plan->graph->nodes[n];
@@ -110,7 +104,7 @@ static void each_user(const td_plan *plan, users *u, int32_t *fill)
     }
 }
 
-static td_status *find_users(const td_plan *plan, users *u)
+static td_status *find_users(const td_plan *plan, td_users *u)
 {
     int64_t n = plan->graph->n_values;
     int32_t *fill = NULL;
@@ -127,76 +121,72 @@ static td_status *find_users(const td_plan *plan, users *u)
     return NULL;
 }
 
-/* ---- in place ------------------------------------------------------------------------------------------------------------------- */
-
-/* Views among the aliases of a root are kept by the caller too if one of them is an output. */
-static bool root_is_read_by_caller(const td_plan *plan, int32_t root)
+/* Of each root: the caller reads it after the step, itself or a view of it. */
+static void mark_kept(const td_plan *plan, bool *kept)
 {
     for (int32_t i = 0; i < plan->n_outputs; i++)
-        if (td_plan_root(plan, plan->outputs[i]) == root)
-            return true;
-    return plan->loss >= 0 && td_plan_root(plan, plan->loss) == root;
+        kept[td_plan_root(plan, plan->outputs[i])] = true;
+    if (plan->loss >= 0)
+        kept[td_plan_root(plan, plan->loss)] = true;
 }
 
-/* Users of each root as linked lists, so that merging two roots is one step. */
+/* ---- in place ------------------------------------------------------------------------------------------------------------------- */
+
+/* Who may still use the memory of each root: users of the values that live in it, but for those that an op in place has been
+ * found to come after; that op is one of the users, so whoever comes after it comes after them. */
 typedef struct use_lists {
-    int32_t *head, *tail, *next, *node; /* head, tail by value; next, node by entry */
+    int32_t *first, *last; /* of each root: entries of users.nodes */
+    int32_t *latest; /* of each root: the place in the sequence of its latest user; only that one may be in place */
+    const int32_t *node;
 } use_lists;
 
-static td_status *lists_init(const td_plan *plan, const users *u, use_lists *l)
+static int32_t place_of(const td_plan *plan, int32_t node)
+{
+    return plan->clusters[plan->nodes[node].cluster].first + plan->nodes[node].position;
+}
+
+static td_status *lists_init(const td_plan *plan, const td_users *u, use_lists *l)
 {
     int64_t n = plan->graph->n_values;
-    TD_TRY(TD_NEW(l->head, n + 1));
-    TD_TRY(TD_NEW(l->tail, n + 1));
-    TD_TRY(TD_NEW(l->next, u->first[n] + 1));
+    TD_TRY(TD_NEW(l->first, n + 1));
+    TD_TRY(TD_NEW(l->last, n + 1));
+    TD_TRY(TD_NEW(l->latest, n + 1));
     l->node = u->nodes;
     for (int64_t v = 0; v < n; v++) {
-        l->head[v] = l->tail[v] = -1;
-        for (int32_t k = u->first[v]; k < u->first[v + 1]; k++) {
-            l->next[k] = l->head[v];
-            if (l->head[v] < 0)
-                l->tail[v] = k;
-            l->head[v] = k;
-        }
+        l->first[v] = u->first[v];
+        l->last[v] = u->first[v + 1];
+        for (int32_t k = l->first[v]; k < l->last[v]; k++)
+            if (place_of(plan, u->nodes[k]) > l->latest[v])
+                l->latest[v] = place_of(plan, u->nodes[k]);
     }
     return NULL;
 }
 
 static void lists_deinit(use_lists *l)
 {
-    td_free(l->head);
-    td_free(l->tail);
-    td_free(l->next);
+    td_free(l->first);
+    td_free(l->last);
+    td_free(l->latest);
 }
 
-static void lists_merge(use_lists *l, int32_t from, int32_t into)
-{
-    if (l->head[from] < 0)
-        return;
-    l->next[l->tail[from]] = l->head[into];
-    if (l->head[into] < 0)
-        l->tail[into] = l->tail[from];
-    l->head[into] = l->head[from];
-}
-
-static bool may_work_in_place(const td_plan *plan, const use_lists *l, int32_t node, int32_t input, int32_t output)
+static bool may_work_in_place(const td_plan *plan, const use_lists *l, const bool *kept, int32_t node, int32_t input,
+                              int32_t output)
 {
     int32_t root = td_plan_root(plan, input);
     const td_plan_value *from = &plan->values[root], *to = &plan->values[output];
-    if (from->storage != TD_ARENA || to->storage != TD_ARENA || from->doubled != to->doubled ||
-        from->device != to->device)
+    if (l->latest[root] != place_of(plan, node) || from->storage != TD_ARENA || to->storage != TD_ARENA ||
+        from->doubled != to->doubled || from->device != to->device)
         return false;
     if (plan->graph->values[input].kind != TD_DENSE || plan->graph->values[output].kind != TD_DENSE ||
-        plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] ||
-        root_is_read_by_caller(plan, root))
+        plan->values[input].bytes[0] != to->bytes[0] || from->bytes[0] != to->bytes[0] || kept[root])
         return false;
-    for (int32_t k = l->head[root]; k >= 0; k = l->next[k])
-        if (l->node[k] != node && !happens_before(plan, l->node[k], node))
+    for (int32_t k = l->first[root]; k < l->last[root]; k++)
+        if (l->node[k] != node && !td_happens_before(plan, l->node[k], node))
             return false;
     return true;
 }
 
-static void try_in_place(td_plan *plan, use_lists *l, int32_t n)
+static void try_in_place(td_plan *plan, use_lists *l, bool *kept, int32_t n)
 {
     const td_node *node = &plan->graph->nodes[n];
     for (size_t k = 0; k < 3 && node->op->in_place[k].output; k++) {
@@ -204,126 +194,69 @@ static void try_in_place(td_plan *plan, use_lists *l, int32_t n)
         if (out >= node->n_outputs || in >= node->n_inputs || node->inputs[in] < 0)
             continue;
         int32_t output = node->outputs[out], root = td_plan_root(plan, node->inputs[in]);
-        if (!may_work_in_place(plan, l, n, node->inputs[in], output))
+        if (!may_work_in_place(plan, l, kept, n, node->inputs[in], output))
             continue;
         plan->values[output].storage = TD_ALIAS;
         plan->values[output].root = root;
-        lists_merge(l, output, root);
+        l->first[root] = l->first[output];
+        l->last[root] = l->last[output];
+        l->latest[root] = l->latest[output];
+        kept[root] = kept[root] || kept[output];
         return;
     }
 }
 
 /* In sequence, which is topological: when a node is looked at, all makers of its inputs have been. */
-static td_status *choose_in_place(td_plan *plan, const users *u)
+static td_status *choose_in_place(td_plan *plan, const td_users *u, bool *kept)
 {
     use_lists l = {0};
     td_status *status = lists_init(plan, u, &l);
     for (int64_t i = 0; i < plan->graph->n_nodes && !status; i++)
         if (plan->nodes[plan->sequence[i]].lane == TD_QUEUE_COMPUTE)
-            try_in_place(plan, &l, plan->sequence[i]);
+            try_in_place(plan, &l, kept, plan->sequence[i]);
     lists_deinit(&l);
     return status;
 }
 
 /* ---- offsets --------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct block {
-    int32_t value, producer, first_user, n_users;
-    int64_t bytes, offset;
-    const char *name;
-    bool kept; /* doubled, or read by the caller after the step */
-} block;
-
-static int compare_blocks(const void *a, const void *b)
-{
-    const block *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-static bool ends_before(const td_plan *plan, const users *u, const block *a, const block *b)
-{
-    if (a->kept)
-        return false;
-    for (int32_t k = 0; k < a->n_users; k++)
-        if (!happens_before(plan, u->nodes[a->first_user + k], b->producer))
-            return false;
-    return true;
-}
-
-static bool may_share(const td_plan *plan, const users *u, const block *a, const block *b)
-{
-    if (plan->values[a->value].doubled || plan->values[b->value].doubled)
-        return false;
-    return ends_before(plan, u, a, b) || ends_before(plan, u, b, a);
-}
-
-/* The lowest offset at which `b` keeps off every placed block that it may not share with. `placed`: by offset. */
-static int64_t first_fit(const td_plan *plan, const users *u, const block *b, block *const *placed, int64_t n)
-{
-    int64_t offset = 0;
-    for (int64_t i = 0; i < n && placed[i]->offset < offset + b->bytes; i++) {
-        int64_t end = placed[i]->offset + placed[i]->bytes;
-        if (end > offset && !may_share(plan, u, b, placed[i]))
-            offset = end;
-    }
-    return offset;
-}
-
-/* Keeps `placed` in the order of offsets. */
-static void insert_block(block **placed, int64_t n, block *b)
-{
-    int64_t at = n;
-    for (; at > 0 && placed[at - 1]->offset > b->offset; at--)
-        placed[at] = placed[at - 1];
-    placed[at] = b;
-}
-
-static int64_t collect_blocks(const td_plan *plan, const users *u, int32_t site, block *blocks)
+static int64_t collect_blocks(const td_plan *plan, const td_users *u, const bool *kept, int32_t site, td_block *blocks)
 {
     int64_t n = 0;
     for (int32_t v = 0; v < plan->graph->n_values; v++) {
         const td_plan_value *value = &plan->values[v];
         if (value->storage != TD_ARENA || value->device != site)
             continue;
-        blocks[n++] = (block){.value = v,
-                              .producer = plan->graph->values[v].producer,
-                              .first_user = u->first[v],
-                              .n_users = u->first[v + 1] - u->first[v],
-                              .bytes = value->block_bytes * (value->doubled ? 2 : 1),
-                              .name = plan->graph->values[v].name,
-                              .kept = value->doubled || root_is_read_by_caller(plan, v)};
+        blocks[n++] = (td_block){.value = v,
+                                 .producer = plan->graph->values[v].producer,
+                                 .first_user = u->first[v],
+                                 .n_users = u->first[v + 1] - u->first[v],
+                                 .bytes = value->block_bytes * (value->doubled ? 2 : 1),
+                                 .name = plan->graph->values[v].name,
+                                 .kept = value->doubled || kept[v],
+                                 .doubled = value->doubled};
     }
     return n;
 }
 
-static td_status *place_blocks(td_plan *plan, const users *u, int32_t site)
+static td_status *place_blocks(td_plan *plan, const td_users *u, const bool *kept, int32_t site)
 {
-    block *blocks = NULL, **placed = NULL;
-    td_status *status = NULL;
-    int64_t end = 0;
-    TD_TRY_OR(status, done, TD_NEW(blocks, plan->graph->n_values + 1));
-    TD_TRY_OR(status, done, TD_NEW(placed, plan->graph->n_values + 1));
-    int64_t n = collect_blocks(plan, u, site, blocks);
-    qsort(blocks, (size_t)n, sizeof *blocks, compare_blocks);
-    for (int64_t i = 0; i < n; i++) {
-        blocks[i].offset = first_fit(plan, u, &blocks[i], placed, i);
-        insert_block(placed, i, &blocks[i]);
+    enum { MOST_BY_SIZE = 2000 };
+    td_block *blocks = NULL;
+    TD_TRY(TD_NEW(blocks, plan->graph->n_values + 1));
+    int64_t n = collect_blocks(plan, u, kept, site, blocks);
+    td_status *status = n <= MOST_BY_SIZE ? td_place_blocks_by_size(plan, u, blocks, n, &plan->arenas[site].bytes)
+                                          : td_place_blocks_in_slots(plan, u, blocks, n, &plan->arenas[site].bytes);
+    for (int64_t i = 0; i < n && !status; i++)
         plan->values[blocks[i].value].offset = blocks[i].offset;
-        end = blocks[i].offset + blocks[i].bytes > end ? blocks[i].offset + blocks[i].bytes : end;
-    }
-    plan->arenas[site].bytes = end;
-done:
     td_free(blocks);
-    td_free(placed);
     return status;
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Overlapping blocks whose users are not ordered would be silent corruption: looked for once more, independently. */
-static td_status *verify(const td_plan *plan, const users *u)
+static td_status *verify(const td_plan *plan, const td_users *u)
 {
     for (int32_t a = 0; a < plan->graph->n_values && plan->graph->n_values <= 2000; a++)
         for (int32_t b = a + 1; b < plan->graph->n_values; b++) {
@@ -334,8 +267,8 @@ static td_status *verify(const td_plan *plan, const users *u)
             bool a_first = true, b_first = true;
             for (int32_t i = u->first[a]; i < u->first[a + 1]; i++)
                 for (int32_t k = u->first[b]; k < u->first[b + 1]; k++) {
-                    a_first = a_first && happens_before(plan, u->nodes[i], u->nodes[k]);
-                    b_first = b_first && happens_before(plan, u->nodes[k], u->nodes[i]);
+                    a_first = a_first && td_happens_before(plan, u->nodes[i], u->nodes[k]);
+                    b_first = b_first && td_happens_before(plan, u->nodes[k], u->nodes[i]);
                 }
             if (!a_first && !b_first)
                 return TD_ERROR(TD_INTERNAL, "memory: \"%s\" and \"%s\" share bytes but are not ordered",
@@ -368,7 +301,8 @@ static bool uses_several_lanes(const td_plan *plan)
 
 td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
 {
-    users u = {0};
+    td_users u = {0};
+    bool *kept = NULL;
     td_status *status = NULL;
     plan->pipelined = !request->options->no_pipeline && uses_several_lanes(plan);
     for (int32_t v = 0; v < plan->graph->n_values; v++)
@@ -376,13 +310,17 @@ td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
     choose_views(plan);
     double_outputs(plan);
     TD_TRY_OR(status, done, check_total(plan));
+    TD_TRY_OR(status, done, TD_NEW(kept, plan->graph->n_values + 1));
+    mark_kept(plan, kept);
     TD_TRY_OR(status, done, find_users(plan, &u));
-    TD_TRY_OR(status, done, choose_in_place(plan, &u));
+    if (plan->jit_level > TD_O0)
+        TD_TRY_OR(status, done, choose_in_place(plan, &u, kept));
     TD_TRY_OR(status, done, find_users(plan, &u));
     for (int32_t s = 0; s < plan->n_sites; s++)
-        TD_TRY_OR(status, done, place_blocks(plan, &u, s));
+        TD_TRY_OR(status, done, place_blocks(plan, &u, kept, s));
     TD_TRY_OR(status, done, verify(plan, &u));
 done:
+    td_free(kept);
     users_deinit(&u);
     return status;
 }

@@ -204,8 +204,8 @@ static td_status *verify(const td_plan *plan, const td_edges *edges)
     for (int32_t a = 0; a < plan->graph->n_nodes; a++)
         for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++) {
             const td_plan_node *p = &plan->nodes[a], *q = &plan->nodes[edges->to[k]];
-            bool ordered =
-                p->cluster == q->cluster ? p->position < q->position : td_cluster_reaches(plan, p->cluster, q->cluster);
+            bool ordered = p->cluster == q->cluster ? p->position < q->position
+                                                    : plan->chains[p->cluster].order < plan->chains[q->cluster].order;
             if (!ordered)
                 return TD_ERROR(TD_INTERNAL, "order: \"%s\" must run before \"%s\"", plan->graph->nodes[a].name,
                                 plan->graph->nodes[edges->to[k]].name);

@@ -2,8 +2,13 @@
  *
  * Steps overlap by true dependencies: a cluster of the next step waits for those of this one that touch what it touches, one
  * of the two writing (state, or a block of the arena that is not doubled), and each cluster for itself. Nothing else holds a
- * step back. A plan with very many clusters takes the simple way: every step ends before the next. */
+ * step back.
+ *
+ * Only waits that others do not imply are kept, so that their number grows with the plan. Of a state: its writer comes after
+ * its readers within a step, so readers of the next step wait for the writer, and the writer for itself. Of a byte of an
+ * arena: the blocks that hold it follow each other within a step, so the maker of the first waits for the users of the last. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "partition/plan.h"
@@ -13,6 +18,29 @@ typedef struct touch {
     int32_t root, cluster;
     bool writes;
 } touch;
+
+/* Cluster `to` of the next step waits for `from` of this one. */
+typedef struct wait {
+    int32_t from, to;
+} wait;
+
+typedef struct work {
+    td_plan *plan;
+    touch *touches;
+    int64_t n_touches;
+    int32_t *first; /* touches of root v: first[v] .. first[v + 1] */
+    wait *waits;
+    int64_t n_waits, waits_capacity;
+} work;
+
+static td_status *add_wait(work *w, int32_t from, int32_t to)
+{
+    TD_TRY(td_grow(&w->waits, &w->waits_capacity, w->n_waits, sizeof *w->waits));
+    w->waits[w->n_waits++] = (wait){from, to};
+    return NULL;
+}
+
+/* ---- who touches what ------------------------------------------------------------------------------------------------------ */
 
 static int compare_touches(const void *a, const void *b)
 {
@@ -57,44 +85,210 @@ static int64_t collect_touches(const td_plan *plan, touch *touches)
     return n;
 }
 
-static void mark_conflicts(const td_plan *plan, const touch *touches, int64_t n, bool *wait)
+static td_status *find_touches(work *w)
 {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < n; k++)
-            if ((touches[i].writes || touches[k].writes) && td_plan_overlap(plan, touches[i].root, touches[k].root))
-                wait[(int64_t)touches[i].cluster * plan->n_clusters + touches[k].cluster] = true;
+    const td_graph *graph = w->plan->graph;
+    int64_t most = 0;
+    for (int64_t i = 0; i < graph->n_nodes; i++)
+        most += graph->nodes[i].n_inputs + graph->nodes[i].n_outputs;
+    TD_TRY(TD_NEW(w->touches, most + 1));
+    TD_TRY(TD_NEW(w->first, graph->n_values + 2));
+    w->n_touches = distinct_touches(w->touches, collect_touches(w->plan, w->touches));
+    for (int64_t i = 0; i < w->n_touches; i++)
+        w->first[w->touches[i].root + 1]++;
+    for (int64_t v = 0; v < graph->n_values; v++)
+        w->first[v + 1] += w->first[v];
+    return NULL;
+}
+
+/* ---- state ----------------------------------------------------------------------------------------------------------------- */
+
+static td_status *wait_for_writers(work *w)
+{
+    for (int32_t v = 0; v < w->plan->graph->n_values; v++) {
+        int32_t writer = -1;
+        if (w->plan->values[v].storage != TD_STORE)
+            continue;
+        for (int32_t i = w->first[v]; i < w->first[v + 1]; i++)
+            writer = w->touches[i].writes ? w->touches[i].cluster : writer;
+        for (int32_t i = w->first[v]; writer >= 0 && i < w->first[v + 1]; i++)
+            TD_TRY(add_wait(w, writer, w->touches[i].cluster));
+    }
+    return NULL;
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------------------------------------- */
+
+/* A block, by the place of its maker in the sequence. */
+typedef struct span {
+    int32_t root, place;
+    int64_t begin, end;
+} span;
+
+/* The bytes of an arena between neighbouring edges of blocks: which block holds them first and last in a step. */
+typedef struct strips {
+    int64_t *edges, n_edges;
+    int32_t *unpainted; /* of each strip: the next from it on that has no block yet, as a forest */
+    int32_t *block[2];  /* first, last; -1: none */
+} strips;
+
+static void strips_deinit(strips *s)
+{
+    td_free(s->edges);
+    td_free(s->unpainted);
+    td_free(s->block[0]);
+    td_free(s->block[1]);
+}
+
+static int compare_spans(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static int compare_edges(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static int64_t collect_spans(const td_plan *plan, int32_t site, span *spans)
+{
+    int64_t n = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        if (value->storage != TD_ARENA || value->device != site || value->doubled || !value->block_bytes)
+            continue;
+        const td_plan_node *maker = &plan->nodes[plan->graph->values[v].producer];
+        spans[n++] = (span){v, plan->clusters[maker->cluster].first + maker->position, value->offset,
+                            value->offset + value->block_bytes};
+    }
+    qsort(spans, (size_t)n, sizeof *spans, compare_spans);
+    return n;
+}
+
+static td_status *strips_init(strips *s, const span *spans, int64_t n)
+{
+    TD_TRY(TD_NEW(s->edges, 2 * n + 1));
+    TD_TRY(TD_NEW(s->unpainted, 2 * n + 1));
+    for (int k = 0; k < 2; k++)
+        TD_TRY(TD_NEW(s->block[k], 2 * n + 1));
+    for (int64_t i = 0; i < n; i++) {
+        s->edges[2 * i] = spans[i].begin;
+        s->edges[2 * i + 1] = spans[i].end;
+    }
+    qsort(s->edges, (size_t)(2 * n), sizeof *s->edges, compare_edges);
+    for (int64_t i = 0; i < 2 * n; i++)
+        if (!s->n_edges || s->edges[i] != s->edges[s->n_edges - 1])
+            s->edges[s->n_edges++] = s->edges[i];
+    return NULL;
+}
+
+static int32_t next_unpainted(strips *s, int32_t strip)
+{
+    while (s->unpainted[strip] != strip) {
+        s->unpainted[strip] = s->unpainted[s->unpainted[strip]];
+        strip = s->unpainted[strip];
+    }
+    return strip;
+}
+
+static int32_t strip_at(const strips *s, int64_t offset)
+{
+    const int64_t *found = bsearch(&offset, s->edges, (size_t)s->n_edges, sizeof offset, compare_edges);
+    return (int32_t)(found - s->edges);
+}
+
+/* Blocks in the order of making (`which` 0) or backwards (1): each takes the strips that none has taken before. */
+static void paint(strips *s, const span *spans, int64_t n, int which)
+{
+    for (int32_t i = 0; i < s->n_edges; i++) {
+        s->unpainted[i] = i;
+        s->block[which][i] = -1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const span *b = &spans[which ? n - 1 - i : i];
+        int32_t end = strip_at(s, b->end);
+        for (int32_t k = next_unpainted(s, strip_at(s, b->begin)); k < end; k = next_unpainted(s, k)) {
+            s->block[which][k] = b->root;
+            s->unpainted[k] = k + 1;
+        }
+    }
+}
+
+static td_status *wait_for_users(work *w, int32_t first, int32_t last)
+{
+    const td_plan *plan = w->plan;
+    int32_t maker = plan->nodes[plan->graph->values[first].producer].cluster;
+    for (int32_t i = w->first[last]; i < w->first[last + 1]; i++)
+        TD_TRY(add_wait(w, w->touches[i].cluster, maker));
+    return NULL;
+}
+
+static td_status *wait_for_bytes(work *w, int32_t site)
+{
+    span *spans = NULL;
+    strips s = {0};
+    td_status *status = NULL;
+    TD_TRY_OR(status, done, TD_NEW(spans, w->plan->graph->n_values + 1));
+    int64_t n = collect_spans(w->plan, site, spans);
+    TD_TRY_OR(status, done, strips_init(&s, spans, n));
+    paint(&s, spans, n, 0);
+    paint(&s, spans, n, 1);
+    for (int32_t i = 0; i < s.n_edges; i++) {
+        bool again = i && s.block[0][i] == s.block[0][i - 1] && s.block[1][i] == s.block[1][i - 1];
+        if (s.block[0][i] >= 0 && !again)
+            TD_TRY_OR(status, done, wait_for_users(w, s.block[0][i], s.block[1][i]));
+    }
+done:
+    strips_deinit(&s);
+    td_free(spans);
+    return status;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------------------- */
+
+static int compare_waits(const void *a, const void *b)
+{
+    const wait *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+static td_status *link_clusters(work *w)
+{
+    td_plan *plan = w->plan;
+    qsort(w->waits, (size_t)w->n_waits, sizeof *w->waits, compare_waits);
+    for (int64_t begin = 0, end; begin < w->n_waits; begin = end) {
+        td_cluster *cluster = &plan->clusters[w->waits[begin].from];
+        for (end = begin + 1; end < w->n_waits && w->waits[end].from == w->waits[begin].from; end++)
+            ;
+        TD_TRY(TD_NEW(cluster->across, end - begin));
+        for (int64_t i = begin; i < end; i++)
+            if (i == begin || w->waits[i].to != w->waits[i - 1].to)
+                cluster->across[cluster->n_across++] = w->waits[i].to;
+    }
+    return NULL;
 }
 
 td_status *td_pass_pipeline(td_plan *plan, const td_plan_request *request)
 {
     (void)request;
-    enum { MOST_CLUSTERS = 1024, MOST_TOUCHES = 8000 };
-    int64_t n = 0, most = 0;
-    touch *touches = NULL;
-    bool *wait = NULL;
+    work w = {.plan = plan};
     td_status *status = NULL;
-    if (plan->n_clusters > MOST_CLUSTERS)
-        plan->pipelined = false;
     if (!plan->pipelined)
         return NULL;
-    for (int64_t i = 0; i < plan->graph->n_nodes; i++)
-        most += plan->graph->nodes[i].n_inputs + plan->graph->nodes[i].n_outputs;
-    TD_TRY_OR(status, done, TD_NEW(touches, most + 1));
-    n = distinct_touches(touches, collect_touches(plan, touches));
-    plan->pipelined = n <= MOST_TOUCHES;
-    if (!plan->pipelined)
-        goto done;
-    TD_TRY_OR(status, done, TD_NEW(wait, (int64_t)plan->n_clusters * plan->n_clusters + 1));
-    mark_conflicts(plan, touches, n, wait);
-    for (int32_t c = 0; c < plan->n_clusters; c++) {
-        td_cluster *cluster = &plan->clusters[c];
-        TD_TRY_OR(status, done, TD_NEW(cluster->across, plan->n_clusters + 1));
-        for (int32_t d = 0; d < plan->n_clusters; d++)
-            if (c == d || wait[(int64_t)c * plan->n_clusters + d])
-                cluster->across[cluster->n_across++] = d;
-    }
+    TD_TRY_OR(status, done, find_touches(&w));
+    TD_TRY_OR(status, done, wait_for_writers(&w));
+    for (int32_t s = 0; s < plan->n_sites; s++)
+        TD_TRY_OR(status, done, wait_for_bytes(&w, s));
+    for (int32_t c = 0; c < plan->n_clusters; c++)
+        TD_TRY_OR(status, done, add_wait(&w, c, c));
+    status = link_clusters(&w);
 done:
-    td_free(touches);
-    td_free(wait);
+    td_free(w.touches);
+    td_free(w.first);
+    td_free(w.waits);
     return status;
 }

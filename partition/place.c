@@ -4,9 +4,9 @@
  * is ruled to live; a parameter goes where it is read; state and update follow their parameter; a backward op follows the op
  * it differentiates) > capability > the default device. An unmarked op that the default device cannot run moves to the host
  * and is listed; a marked one is an error. Nothing here depends on the order in which nodes were made. */
-#include "base/glob.h"
 #include <string.h>
 
+#include "base/glob.h"
 #include "base/memory.h"
 #include "partition/plan.h"
 
@@ -99,13 +99,20 @@ static td_status *by_default(td_plan *plan, int32_t id, choice *c)
     return choose(c, plan->host, false, td_format("%s cannot run it: %s", plan->sites[plan->standard].name, reason));
 }
 
+/* A pattern that happens to match a host function does not mean it: only its own name would. */
+static bool is_spared(const td_plan_request *request, const td_node *node)
+{
+    const td_option_entry *rule = rule_of(request, node->name);
+    return rule && node->op->flags & TD_OP_HOST_ONLY && strpbrk(rule->match, "*?");
+}
+
 static td_status *choose_forward(td_plan *plan, const td_plan_request *request, int32_t id, choice *c)
 {
     const td_graph *graph = plan->graph;
     const td_node *node = &graph->nodes[id];
     int32_t table = table_of(graph, node);
     TD_TRY(by_target(plan, node, c));
-    if (c->site < 0)
+    if (c->site < 0 && !is_spared(request, node))
         TD_TRY(by_rule(plan, request, node->name, "", c));
     if (c->site < 0 && request->options->offload_embedding && td_op_is_lookup(node->op))
         TD_TRY(choose(c, plan->host, true, td_strdup("offload.embedding is cpu")));
@@ -128,8 +135,10 @@ static td_status *check_capable(td_plan *plan, int32_t id, const choice *c)
     TD_TRY(td_plan_supports(plan->graph, &plan->sites[c->site], id, &supported, reason, sizeof reason));
     if (supported || !c->marked)
         return NULL;
-    return TD_ERROR(TD_UNSUPPORTED, "%s \"%s\" cannot run on %s: %s; it is there because %s", node->op->name,
-                    node->name, plan->sites[c->site].name, reason, c->cause);
+    td_status *status = TD_ERROR(TD_UNSUPPORTED, "%s \"%s\" cannot run on %s: %s; it is there because %s",
+                                 node->op->name, node->name, plan->sites[c->site].name, reason, c->cause);
+    return td_status_help(status, "try: a target or rule \"%s\" for it, or none: it then moves by itself",
+                          plan->sites[plan->host].name);
 }
 
 static td_status *assign(td_plan *plan, int32_t id, choice *c)
@@ -323,6 +332,7 @@ td_status *td_pass_place(td_plan *plan, const td_plan_request *request)
 {
     int32_t *order = NULL;
     TD_TRY(check_rules(plan, request));
+    TD_TRY(td_plan_note_idle_rules(plan, request));
     TD_TRY(td_plan_follow(plan));
     TD_TRY(td_graph_order(plan->graph, &order));
     td_status *status = NULL;

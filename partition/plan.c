@@ -1,6 +1,7 @@
 /* Building a plan: runs the passes in order, keeps a dump of each, and holds the helpers that several passes share. */
 #include "partition/plan.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,16 @@ void td_plan_release(td_plan *plan)
         td_free(plan->groups[i].match);
     for (int32_t i = 0; plan->dumps && i < N_PASSES; i++)
         td_free(plan->dumps[i]);
+    for (int64_t i = 0; i < plan->n_rewritten; i++) {
+        td_free(plan->rewritten[i].name);
+        td_free(plan->rewritten[i].into);
+    }
+    for (int64_t i = 0; i < plan->n_idle_rules; i++)
+        td_free(plan->idle_rules[i]);
+    td_free(plan->idle_rules);
+    td_name_map_deinit(&plan->rewritten_names);
+    td_free(plan->rewritten);
+    td_free(plan->rewrites);
     td_free(plan->dumps);
     td_free(plan->groups);
     td_free(plan->clusters);
@@ -54,6 +65,7 @@ void td_plan_release(td_plan *plan)
     td_free(plan->gradients);
     td_free(plan->sequence);
     td_free(plan->reach);
+    td_free(plan->chains);
     td_free(plan->arenas);
     td_free(plan->tables);
     td_free(plan->paging.path);
@@ -69,22 +81,24 @@ td_status *td_plan_follow(td_plan *plan)
 {
     const td_graph *graph = plan->graph;
     if (plan->nodes_capacity < graph->n_nodes) {
-        td_plan_node *nodes = td_realloc(plan->nodes, (size_t)graph->n_nodes, sizeof *nodes);
+        int64_t room = graph->n_nodes + plan->nodes_capacity / 2;
+        td_plan_node *nodes = td_realloc(plan->nodes, (size_t)room, sizeof *nodes);
         if (!nodes)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan of %lld nodes", (long long)graph->n_nodes);
-        for (int64_t i = plan->nodes_capacity; i < graph->n_nodes; i++)
+        for (int64_t i = plan->nodes_capacity; i < room; i++)
             nodes[i] = (td_plan_node){.device = -1, .cluster = -1};
         plan->nodes = nodes;
-        plan->nodes_capacity = graph->n_nodes;
+        plan->nodes_capacity = room;
     }
     if (plan->values_capacity < graph->n_values) {
-        td_plan_value *values = td_realloc(plan->values, (size_t)graph->n_values, sizeof *values);
+        int64_t room = graph->n_values + plan->values_capacity / 2;
+        td_plan_value *values = td_realloc(plan->values, (size_t)room, sizeof *values);
         if (!values)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan of %lld values", (long long)graph->n_values);
-        for (int64_t i = plan->values_capacity; i < graph->n_values; i++)
+        for (int64_t i = plan->values_capacity; i < room; i++)
             values[i] = (td_plan_value){.device = -1, .root = -1, .table = -1};
         plan->values = values;
-        plan->values_capacity = graph->n_values;
+        plan->values_capacity = room;
     }
     return NULL;
 }
@@ -117,12 +131,16 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
 
 static td_status *run_passes(td_plan *plan, const td_plan_request *request)
 {
+    enum { MOST_DUMPED = 2000 };
+    plan->dumped = request->options->keep_dumps || plan->graph->n_nodes <= MOST_DUMPED;
     for (int32_t i = 0; i < N_PASSES; i++) {
+        int64_t rewritten = plan->n_rewritten;
         TD_TRY(passes[i].run(plan, request));
         if (plan->graph->failed)
             return td_graph_check(plan->graph);
         TD_TRY(td_plan_follow(plan));
-        TD_TRY(td_plan_describe_pass(plan, &plan->dumps[i]));
+        if (plan->dumped)
+            TD_TRY(td_plan_describe_pass(plan, rewritten, &plan->dumps[i]));
     }
     return NULL;
 }
@@ -171,6 +189,11 @@ td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text)
     for (int32_t i = 0; i < N_PASSES; i++) {
         if (strcmp(passes[i].name, pass) != 0)
             continue;
+        if (!plan->dumped)
+            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                           "the plan has %" PRId64 " ops; the text of each pass was not kept",
+                                           plan->graph->n_nodes),
+                                  "set keep_dumps in its options");
         *out_text = td_strdup(plan->dumps[i] ? plan->dumps[i] : "");
         return *out_text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a dump");
     }
@@ -257,11 +280,6 @@ td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int
     *out_supported = site->api->supports(site->device, &call, reason, reason_bytes);
     td_free(storage);
     return NULL;
-}
-
-bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b)
-{
-    return plan->reach[a * plan->reach_words + b / 64] >> (b % 64) & 1;
 }
 
 int32_t td_plan_root(const td_plan *plan, int32_t value)

@@ -71,6 +71,11 @@ typedef struct td_cluster {
     int32_t *across, n_across; /* clusters of the next step that must wait for this one */
 } td_cluster;
 
+/* A cluster's place among the others: in a topological order of all, and on a path of the quotient graph. */
+typedef struct td_place_in_chain {
+    int32_t order, chain, position;
+} td_place_in_chain;
+
 /* One optimizer group as resolved for this plan. */
 typedef struct td_plan_group {
     char *match;
@@ -78,6 +83,13 @@ typedef struct td_plan_group {
     td_optimizer settings;
     int32_t coefficients; /* its scalar value, -1 if no parameter uses it */
 } td_plan_group;
+
+/* An op of the user's graph (or of its gradient) that a rule of the optimizer took away or turned into another op. */
+typedef struct td_plan_rewritten {
+    char *name, *into; /* into: the op or value that has its work now; its own name where it was turned */
+    const td_op *op;   /* what it was */
+    int32_t rule;      /* of td_rewrites */
+} td_plan_rewritten;
 
 typedef struct td_plan_arena {
     int64_t bytes, scratch_bytes; /* whole, and the part that is kernels' scratch (one block per lane) */
@@ -141,16 +153,25 @@ struct td_plan {
     int64_t nodes_capacity, values_capacity;
     td_cluster *clusters;
     int32_t n_clusters;
-    int32_t *sequence; /* all nodes, cluster by cluster */
-    uint64_t *reach;   /* bit (a * words + b): cluster a ends before cluster b begins */
-    int64_t reach_words;
+    int32_t *sequence;         /* all nodes, cluster by cluster */
+    td_place_in_chain *chains; /* of each cluster: see reach.c */
+    int32_t *reach;            /* [cluster * n_known_chains + chain]: the first position there that runs after it */
+    int64_t n_chains, n_known_chains;
     td_plan_arena *arenas; /* as sites */
     td_plan_table *tables;
     int32_t n_tables;
     td_plan_paging paging;
     bool pipelined, early_lookup;
     double plan_s, bound_s;
+    char **idle_rules; /* a remark for each placement rule that matches nothing */
+    int64_t n_idle_rules;
     char **dumps; /* text after each pass */
+    bool dumped;  /* they are kept */
+    td_jit_level jit_level;
+    int64_t *rewrites; /* how often each rule of td_rewrites applied */
+    td_plan_rewritten *rewritten;
+    int64_t n_rewritten, rewritten_capacity;
+    td_name_map rewritten_names; /* to the index of the last change of that name */
 };
 
 typedef struct td_pass {
@@ -161,9 +182,6 @@ typedef struct td_pass {
 #define TD_PASS(name, summary) td_status *td_pass_##name(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
 #include "partition/passes.def"
 #undef TD_PASS
-
-/* Of pass optimize, in fuse_linear.c. `uses`: how many inputs each value is; nodes that are no longer needed are marked. */
-void td_fuse_linear(td_plan *plan, const td_plan_request *request, const int32_t *uses, bool *replaced);
 
 /* Runs all passes on `graph` (taken). `sites` is copied; `owner` is released with the plan (also on failure). */
 td_status *td_plan_build(td_graph *graph, const td_plan_site *sites, int32_t n_sites, const td_plan_request *request,
@@ -191,6 +209,9 @@ static inline int64_t td_plan_align(int64_t bytes)
 {
     return (bytes + TD_ALIGNMENT - 1) & ~(int64_t)(TD_ALIGNMENT - 1);
 }
+/* Fills chains and reach from the clusters' edges. An error when they have a cycle. */
+td_status *td_plan_find_reach(td_plan *plan) TD_MUST_USE;
+/* Cluster a surely ends before cluster b begins, within a step. */
 bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
 /* The value whose memory this one uses. */
 int32_t td_plan_root(const td_plan *plan, int32_t value);
@@ -200,9 +221,19 @@ bool td_op_is_lookup(const td_op *op);
 /* tables.c: whether an op reads or writes input `port` by rows alone, and which input then holds the ids of the rows that it
  * touches first in a step (-1: rows that a lookup of the same step has touched). */
 bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, int32_t *out_ids);
-/* Keeps nodes with keep[n] and the values they touch; renumbers. *out_map[v]: new id or -1; td_free it. */
-td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map) TD_MUST_USE;
-/* The plan's own references to values after that: loss, outputs, coefficients, random numbers. */
+/* Counts a change by a rule, and keeps what became of the node under its name. */
+td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node, const char *into) TD_MUST_USE;
+/* What became of an op that is not in the plan any more, or was another one; NULL: no rule touched that name. */
+const td_plan_rewritten *td_plan_find_rewritten(const td_plan *plan, const char *name);
+/* Fills idle_rules. Of a plan for training: an evaluation has fewer ops. */
+td_status *td_plan_note_idle_rules(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
+/* Drops what neither loss, outputs, updates nor (in training) host functions need, and nodes with gone[n]. */
+td_status *td_plan_drop_unneeded(td_plan *plan, const bool *gone) TD_MUST_USE;
+/* Keeps nodes with keep[n] and the values they touch; renumbers. (*out_map)[v], (*out_node_map)[n]: new
+ * ids or -1; td_free them. */
+td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map,
+                          int32_t **out_node_map) TD_MUST_USE;
+/* The plan's own references to values after that: loss, outputs, gate, coefficients, random numbers. */
 void td_plan_renumber(td_plan *plan, const int32_t *map);
 
 #endif

@@ -61,22 +61,24 @@ static td_status *compact_nodes(td_graph *graph, const bool *keep, const int32_t
     return NULL;
 }
 
-td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map)
+td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_value, int32_t **out_map,
+                          int32_t **out_node_map)
 {
     int32_t *map = NULL, *node_map = NULL;
-    *out_map = NULL;
+    *out_map = *out_node_map = NULL;
     TD_TRY(TD_NEW(map, graph->n_values + 1));
     td_status *status = TD_NEW(node_map, graph->n_nodes + 1);
     if (!status)
         status = compact_values(graph, keep_value, map);
     if (!status)
         status = compact_nodes(graph, keep, map, node_map);
-    td_free(node_map);
     if (status) {
         td_free(map);
+        td_free(node_map);
         return status;
     }
     *out_map = map;
+    *out_node_map = node_map;
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* A finished plan for programs and pictures: JSON, Graphviz, and why an op is where it is. */
+/* A finished plan for programs and pictures: summaries, JSON, Graphviz. Why an op is where it is: explain.c. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/nearest.h"
 #include "base/string.h"
 #include "base/units.h"
-#include "partition/plan.h"
+#include "partition/rewrite.h"
 
 /* ---- summaries ------------------------------------------------------------------------------------------------------------- */
 
@@ -228,6 +227,28 @@ static json_t *flags_json(const td_plan *plan)
     return list;
 }
 
+static json_t *idle_rules_json(const td_plan *plan)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < plan->n_idle_rules; i++)
+        json_array_append_new(list, json_string(plan->idle_rules[i]));
+    return list;
+}
+
+/* What the optimizer did: how often each rule applied, those that did. */
+static json_t *optimized_json(const td_plan *plan)
+{
+    static const char *const levels[] = {"O0", "O1", "O2"};
+    json_t *list = json_array();
+    int32_t n = 0;
+    const td_rewrite *rules = td_rewrites(&n);
+    for (int32_t i = 0; i < n; i++)
+        if (plan->rewrites[i])
+            json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "rule", rules[i].name, "summary", rules[i].summary,
+                                                  "count", (json_int_t)plan->rewrites[i]));
+    return json_pack("{s:s, s:o}", "level", levels[plan->jit_level], "rules", list);
+}
+
 td_status *td_plan_json(const td_plan *plan, char **out_text)
 {
     td_plan_summary s = td_plan_summarize(plan);
@@ -242,11 +263,12 @@ td_status *td_plan_json(const td_plan *plan, char **out_text)
         if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             json_array_append_new(subgraphs, cluster_json(plan, c));
     json_t *root = json_pack(
-        "{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs, "n_cut_edges",
-        s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step, "to_host_bytes_per_step",
-        (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms", s.step_bound_s * 1e3,
-        "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices", devices, "subgraphs",
-        subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags", flags_json(plan));
+        "{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs,
+        "n_cut_edges", s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step,
+        "to_host_bytes_per_step", (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms",
+        s.step_bound_s * 1e3, "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices",
+        devices, "subgraphs", subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags",
+        flags_json(plan), "optimized", optimized_json(plan), "idle_rules", idle_rules_json(plan));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (text)
@@ -303,90 +325,5 @@ td_status *td_plan_dot(const td_plan *plan, char **out_text)
     dot_clusters(plan, &text);
     dot_edges(plan, &text);
     td_string_append(&text, "}\n");
-    return td_string_finish(&text, out_text);
-}
-
-/* ---- explaining -------------------------------------------------------------------------------------------------------------------- */
-
-static const char *node_name_at(const void *context, int32_t index)
-{
-    const td_plan *plan = context;
-    return plan->graph->nodes[index].name;
-}
-
-/* The node that an op was made part of (group.c), by the op's name; -1: none. */
-static int32_t find_group(const td_plan *plan, const char *op)
-{
-    size_t length = strlen(op);
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
-        const td_node *node = &plan->graph->nodes[n];
-        for (const char *names = td_attr_string(node->attrs, node->n_attrs, "names", NULL); names;) {
-            if (strcspn(names, " ") == length && strncmp(names, op, length) == 0)
-                return n;
-            names = strchr(names, ' ');
-            names = names ? names + 1 : NULL;
-        }
-    }
-    return -1;
-}
-
-static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
-{
-    char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
-    const td_plan_node *p = &plan->nodes[id];
-    const td_node *node = &plan->graph->nodes[id];
-    int64_t parameters = 0;
-    for (int32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] >= 0 && plan->values[node->inputs[i]].storage == TD_STORE)
-            parameters += plan->values[node->inputs[i]].bytes[0];
-    for (int32_t s = 0; s < plan->n_sites; s++) {
-        bool supported = false;
-        if (s == p->device)
-            continue;
-        TD_TRY(td_plan_supports(plan->graph, &plan->sites[s], id, &supported, reason, sizeof reason));
-        if (!supported) {
-            td_string_format(text, "  %s cannot run it: %s\n", plan->sites[s].name, reason);
-            continue;
-        }
-        td_string_format(text, "  on %s it would take about %s", plan->sites[s].name,
-                         td_format_seconds(time, td_plan_estimate(&plan->sites[s], &p->cost)));
-        if (parameters)
-            td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)parameters));
-        if (parameters && plan->sites[s].properties.memory_bytes) {
-            double used = (double)(plan->arenas[s].store_bytes + plan->arenas[s].bytes);
-            td_string_format(text, ", of %s free",
-                             td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));
-        }
-        td_string_append(text, "\n");
-    }
-    return NULL;
-}
-
-td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
-{
-    td_string text = {0};
-    *out_text = NULL;
-    int32_t id = td_name_map_get(&plan->graph->node_names, op);
-    if (id < 0)
-        id = find_group(plan, op);
-    if (id < 0) {
-        const char *nearest = td_nearest(op, (int32_t)plan->graph->n_nodes, node_name_at, plan);
-        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");
-    }
-    const td_plan_node *p = &plan->nodes[id];
-    const td_node *node = &plan->graph->nodes[id];
-    char time[TD_UNIT_TEXT], traffic[TD_UNIT_TEXT];
-    double bytes = p->cost.bytes_read + p->cost.bytes_written, intensity = bytes > 0 ? p->cost.flops / bytes : 0;
-    td_string_format(&text, "%s (%s) runs on %s\n  because %s\n", op, node->op->name, plan->sites[p->device].name,
-                     p->cause);
-    td_string_format(&text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
-                     td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
-    td_status *status = explain_other_devices(plan, id, &text);
-    if (status) {
-        td_string_deinit(&text);
-        return status;
-    }
-    td_string_format(&text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound",
-                     intensity);
     return td_string_finish(&text, out_text);
 }

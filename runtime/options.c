@@ -7,7 +7,7 @@
 
 td_train_options td_train_defaults(void)
 {
-    return (td_train_options){.seed = 1};
+    return (td_train_options){.seed = 1, .jit_level = TD_O2};
 }
 
 static void list_deinit(td_option_list *list)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/string.h"
 #include "base/units.h"
@@ -45,9 +46,9 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
         if (graph->nodes[i].host_function)
             return NULL;
     TD_TRY(td_graph_print(graph, &printed));
-    td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d stochastic %d nan %d default %d\n",
+    td_string_format(&text, "loss %d seed %" PRIu64 " embedding %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
                      request->loss, options->seed, (int)options->offload_embedding, (int)options->no_pipeline,
-                     (int)options->early_lookup, (int)options->stochastic_rounding, (int)options->on_nan, request->default_site);
+                     (int)options->early_lookup, (int)options->stochastic_rounding, (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps, request->default_site);
     td_string_format(&text, "tables %d %s %s %" PRId64 " %" PRId64 "\n", (int)options->tables.storage,
                      options->tables.match ? options->tables.match : "*",
                      options->tables.path ? options->tables.path : ".", options->tables.resident_bytes,
@@ -197,7 +198,10 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .host_memory_bytes = machine->topology->memory_bytes};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
-    return plan_graph(graph, &request, machine, out_plan);
+    TD_TRY(plan_graph(graph, &request, machine, out_plan));
+    for (int64_t i = 0; i < (*out_plan)->n_idle_rules; i++)
+        td_log(TD_LOG_WARNING, "placement: %s", (*out_plan)->idle_rules[i]);
+    return NULL;
 }
 
 td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_outputs, td_train_options *options,

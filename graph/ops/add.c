@@ -4,7 +4,7 @@
 
 static td_status *infer(td_infer *infer)
 {
-    return td_infer_elementwise(infer, TD_NUMBERS);
+    return td_infer_elementwise(infer, TD_NUMERIC);
 }
 
 static td_status *gradient(td_differentiate *d)

@@ -89,6 +89,7 @@ const td_op td_op_dropout = {
     .inputs = {{"x", 0}, {"random", TD_PORT_OPTIONAL | TD_PORT_NO_GRADIENT}},
     .outputs = {{"output", 0}},
     .attrs = dropout_attrs,
+    .flags = TD_OP_NAMED,
     .infer = dropout_infer,
     .gradient = dropout_gradient,
     .cost = dropout_cost,

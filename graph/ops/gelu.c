@@ -1,10 +1,8 @@
 /* gelu: x times the normal distribution function of x, exact (erf) or by the tanh formula; and its gradient from the input.
- *
- * Hendrycks and Gimpel, "Gaussian error linear units", 2016. erf: x/2 (1 + erf(x / sqrt 2)). tanh: x/2 (1 + tanh u),
- * u = sqrt(2/pi) (x + 0.044715 x^3). */
+ * The formulas are in base/gelu.h. */
 #include <string.h>
 
-#include "base/math.h"
+#include "base/gelu.h"
 #include "graph/ops/elements.h"
 #include "graph/ops/rules.h"
 
@@ -12,9 +10,6 @@ static const td_attr_spec attrs[] = {
     {.name = "form", .type = TD_ATTR_STRING, .s = "erf", .help = "\"erf\" or \"tanh\""},
     {0},
 };
-
-static const float sqrt_half = 0.70710678118654752f, sqrt_two_over_pi = 0.79788456080286536f,
-                   one_over_sqrt_two_pi = 0.39894228040143268f, cubic = 0.044715f;
 
 static bool uses_tanh(const td_attr *given, int32_t n)
 {
@@ -37,33 +32,6 @@ static td_status *gradient(td_differentiate *d)
     return NULL;
 }
 
-static float gelu_erf(float x)
-{
-    return 0.5f * x * (1.0f + td_erff(x * sqrt_half));
-}
-
-static float gelu_tanh(float x)
-{
-    float u = sqrt_two_over_pi * (x + cubic * (x * x * x));
-    return 0.5f * x * (1.0f + td_tanhf(u));
-}
-
-/* d/dx of gelu_erf: Phi(x) + x phi(x). */
-static float slope_erf(float x)
-{
-    float distribution = 0.5f * (1.0f + td_erff(x * sqrt_half));
-    float density = one_over_sqrt_two_pi * td_expf(-0.5f * (x * x));
-    return distribution + x * density;
-}
-
-static float slope_tanh(float x)
-{
-    float u = sqrt_two_over_pi * (x + cubic * (x * x * x));
-    float t = td_tanhf(u);
-    float du = sqrt_two_over_pi * (1.0f + 3.0f * cubic * (x * x));
-    return 0.5f * (1.0f + t) + 0.5f * x * ((1.0f - t * t) * du);
-}
-
 static void cost(const td_kernel_call *call, td_cost *out_cost)
 {
     td_cost_bytes(call, out_cost);
@@ -76,7 +44,7 @@ static td_status *reference(const td_kernel_call *call)
     int64_t n = td_tensor_elements(&call->outputs[0]);
     for (int64_t i = 0; i < n; i++) {
         float x = td_get_f32(&call->inputs[0], i);
-        td_set_f32(&call->outputs[0], i, tanh_form ? gelu_tanh(x) : gelu_erf(x));
+        td_set_f32(&call->outputs[0], i, tanh_form ? td_gelu_tanh(x) : td_gelu_erf(x));
     }
     return NULL;
 }
@@ -100,7 +68,7 @@ static td_status *reference_gradient(const td_kernel_call *call)
     int64_t n = td_tensor_elements(&call->outputs[0]);
     for (int64_t i = 0; i < n; i++) {
         float x = td_get_f32(&call->inputs[0], i), dy = td_get_f32(&call->inputs[1], i);
-        td_set_f32(&call->outputs[0], i, dy * (tanh_form ? slope_tanh(x) : slope_erf(x)));
+        td_set_f32(&call->outputs[0], i, dy * (tanh_form ? td_gelu_tanh_slope(x) : td_gelu_erf_slope(x)));
     }
     return NULL;
 }

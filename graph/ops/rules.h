@@ -10,7 +10,7 @@
 enum {
     TD_FLOATS = 1 << TD_F32 | 1 << TD_F16 | 1 << TD_BF16, /* what kernels compute in */
     TD_INTEGERS = 1 << TD_I32 | 1 << TD_I64,
-    TD_NUMBERS = TD_FLOATS | TD_INTEGERS,
+    TD_NUMERIC = TD_FLOATS | TD_INTEGERS,
     TD_ANY_DTYPE = (1 << TD_DTYPE_COUNT) - 1
 };
 

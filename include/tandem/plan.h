@@ -42,6 +42,12 @@ typedef enum td_on_nan {
     TD_NAN_SKIP      /* its update is left out, counted and logged as a warning; the step counts, the update does not */
 } td_on_nan;
 
+/* How much the graph is optimised. Every level gives the same bits; see docs/plan.md for the rules of each.
+ *   TD_O0  only what nothing needs is left out: every op that the model needs runs as it was written
+ *   TD_O1  constants are folded, equal ops merged, ops that change nothing dropped; ops work in place
+ *   TD_O2  fusion too: chains of elementwise ops, an embedding's gradient with its update (the default) */
+typedef enum td_jit_level { TD_O0 = 0, TD_O1, TD_O2 } td_jit_level;
+
 typedef struct td_option_entry {
     char *match; /* a pattern, or a device's name */
     char *value; /* a target, or a device's "backend:options" */
@@ -77,8 +83,10 @@ typedef struct td_train_options {
     bool offload_embedding;   /* lookups and their tables on the host: offload.embedding = cpu */
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
+    td_jit_level jit_level;
     td_switch early_lookup;   /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
+    bool keep_dumps; /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
     td_table_options tables; /* by td_tables: the text is owned */
     /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
      * parameters and optimizers stay f32, and so does everything else. */
@@ -150,7 +158,7 @@ void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *ou
 td_status *td_plan_json(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_dot(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text) TD_MUST_USE;
-/* A pass by name (partition/passes.def); td_plan_passes lists them. */
+/* A pass by name (partition/passes.def); td_plan_passes lists them. Of a plan of many ops only with keep_dumps. */
 td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text) TD_MUST_USE;
 int32_t td_plan_passes(const char *const **out_names);
 

@@ -172,7 +172,7 @@ static void test_a_graph_from_a_file_trains_like_the_model_that_it_was(void **st
     FILE *file = fopen("bad.tdg", "w");
     fputs("nonsense\n", file);
     fclose(file);
-    assert_int_equal(RUN("plan", "x.yaml", "--set", "model=null", "--set", "graph=bad.tdg"), 1);
+    assert_int_equal(RUN("plan", "x.yaml", "--set", "model=null", "--set", "graph=bad.tdg"), 2);
     assert_non_null(strstr(errors, "tandem: bad.tdg:1:"));
 }
 

@@ -145,7 +145,7 @@ static td_status *read_input(reader *r, const td_op *op, bool differentiable, bu
 
 /* ---- attributes ------------------------------------------------------------------------------------------------------------ */
 
-enum { MAX_ATTRS = 8, MAX_INTS = 18 };
+enum { MAX_ATTRS = 8, MAX_INTS = 80 };
 
 typedef struct attributes {
     td_attr attrs[MAX_ATTRS];

@@ -46,6 +46,17 @@ const conformance_case elementwise_cases[] = {
     {"zeros_like", "f32[B,13]", NULL, 9, 0, 0},
     {"from_scalar", "f64*1=0.3", NULL, 1, 0, 0},
     {"ones", "", "shape=-1,0,3,-1,0,5", 1, 0, 0},
+    {"constant", "", "shape=-1,0,3,-1,0,5 value=-1.25", 1, 0, 0},
+    {"constant", "", "shape=-1,0,700 dtype=bf16 value=0.1", 1, 0, 0},
+    /* kinds in the order of base/fused.h: a row repeated; 16-bit roundings and a scalar; all of them */
+    {"fused_elementwise", "f32[B,13] f32[13]", "program=2,0,1,0,0,0,2,0,0,0,6,3,3,0,0 shape=0,1,0,-1,0,13", 9, 0, 0},
+    {"fused_elementwise", "bf16[B,13] f32*1=0.3 f16[1,13]", "program=2,0,1,0,2,5,3,3,0,0,0,4,2,0,1 shape=0,1,0,-1,0,13",
+     90, 0, 0},
+    {"fused_elementwise", "f32[B,13] f32[B,13]",
+     "program=0,0,1,0,0,1,2,0,0,0,2,3,1,0,0,4,4,4,1056964608,0,8,5,5,0,0,3,5,6,0,0,6,"
+     "7,7,0,0,7,8,1,0,0,9,6,9,0,0,10,10,10,0,0,11,11,1,0,0,12,12,12,0,0,13,13,13,0,0,"
+     "14,13,1,0,0,15,14,15,0,0,5,16,16,0,0 shape=0,1,0,-1,0,13",
+     150, 0, 0},
     {"copy", "f32[B,13]", NULL, 9, 0, 0},
     {"copy", "i64[B]{N}<50", NULL, 9, 40, 0},
     {"copy", "f32[50,8]{N}", NULL, 1, 40, 0},

@@ -213,9 +213,30 @@ static void test_the_order_does_not_depend_on_creation(void **state)
     }
 }
 
+/* The builder cannot close a circle: inputs exist before their op. Whoever edits a graph can. */
+static void test_a_cycle_is_refused_by_the_names_of_its_ops(void **state)
+{
+    (void)state;
+    td_graph *graph = NULL;
+    assert_null(td_graph_create(&graph));
+    td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(4)), a = td_name(td_add(x, x), "a");
+    td_value b = td_name(td_tanh(a), "b"), c = td_name(td_relu(b), "c");
+    (void)td_name(td_sigmoid(c), "after");
+    graph->nodes[graph->values[a.id].producer].inputs[1] = c.id;
+    td_status *status = td_graph_check(graph);
+    const char *message = td_status_message(status);
+    if (!strstr(message, "the graph has a cycle: ") || !strstr(message, "\"a\" waits for \"c\"") ||
+        !strstr(message, "\"b\" waits for \"a\"") || !strstr(message, "\"c\" waits for \"b\"") ||
+        strstr(message, "after"))
+        fail_msg("%s", message);
+    td_status_destroy(status);
+    td_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_cycle_is_refused_by_the_names_of_its_ops),
         cmocka_unit_test(test_an_op_is_named_after_its_first_inputs_scope),
         cmocka_unit_test(test_a_tie_of_automatic_names_must_be_named),
         cmocka_unit_test(test_given_names_are_unique),

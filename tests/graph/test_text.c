@@ -165,6 +165,12 @@ static void test_errors_say_where(void **state)
     refuse("tdg 2\n", "m.tdg:1:1: this is version 2");
     refuse(HEAD "y = rely(x)\n", "m.tdg:3:5: there is no op \"rely\"; did you mean \"relu\"?");
     refuse(HEAD "y = relu(z)\n", "m.tdg:3:10: there is no value \"z\" above this line");
+    refuse(HEAD "y = relu(z)\nw = relu(x)\nz = relu(w)\n",
+           "m.tdg:3:10: \"z\" is made on line 5, below this one: move that line up");
+    refuse(HEAD "a = add(x, c)\nb = relu(a)\nc = tanh(b)\n",
+           "m.tdg:3:12: the graph has a cycle, each op feeds the next: \"a\" (line 3) -> \"b\" (line 4) -> \"c\" (line "
+           "5) -> \"a\"; cut it at one of them");
+    refuse(HEAD "a = relu(a)\n", "m.tdg:3:10: the graph has a cycle, each op feeds the next: \"a\" (line 3) -> \"a\"");
     refuse(HEAD "y = relu(x) -> f32 [B<=4, 2]\n", "m.tdg:3:15: output 0 of y is f32 [B<=4, 3], not f32 [B<=4, 2]");
     refuse(HEAD "y = relu(x) -> f32 [B<=5, 3]\n", "m.tdg:3:21: extent \"B\" has capacity 4 already, not 5");
     refuse(HEAD "y = relu(x) slope=2\n", "m.tdg:3:13: relu has no attribute \"slope\"");

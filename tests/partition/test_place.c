@@ -245,6 +245,55 @@ static void test_a_dense_gradient_of_a_table_on_an_accelerator_is_fine(void **st
     model_end(&m);
 }
 
+static td_status *count_nothing(void *context, const td_tensor *inputs, int32_t n_inputs, td_tensor *output)
+{
+    (void)context;
+    (void)inputs;
+    (void)n_inputs;
+    *(float *)output->data = 0;
+    return NULL;
+}
+
+static void add_host_function(model *m)
+{
+    td_output(td_host_call(m->graph, count_nothing, NULL, 1, &m->x, TD_F32, TD_SHAPE(1), "count"));
+}
+
+static void test_a_pattern_that_happens_to_match_a_host_function_does_not_move_it_but_its_name_is_refused(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", ACCELERATOR);
+    td_place(&m.options, "*", "accel");
+    add_host_function(&m);
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    assert_string_equal(device_of(m.plan, "count"), "cpu");
+    assert_string_equal(device_of(m.plan, "top/linear"), "accel");
+    model_end(&m);
+    m = model_begin(4);
+    td_add_device(&m.options, "accel", ACCELERATOR);
+    td_place(&m.options, "count", "accel");
+    add_host_function(&m);
+    td_status *status = model_plan(&m, td_linear(m.x, 1, "top"));
+    assert_contains(td_status_message(status), "host_call \"count\" cannot run on accel: it runs on the host only");
+    assert_contains(td_status_message(status), "try: a target or rule \"cpu\"");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+static void test_a_rule_that_matches_nothing_is_remarked_on_with_the_nearest_name(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_place(&m.options, "top/linaer", "cpu");
+    td_place(&m.options, "top.*", "cpu");
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    assert_int_equal(m.plan->n_idle_rules, 1);
+    assert_string_equal(m.plan->idle_rules[0], "the rule \"top/linaer\" matches no op and no parameter; did you mean "
+                                               "\"top/linear\"?");
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_a_marked_op_that_its_device_cannot_run_is_refused_with_op_target_and_reason),
         cmocka_unit_test(test_a_dense_gradient_of_a_table_on_the_host_is_refused),
         cmocka_unit_test(test_a_dense_gradient_of_a_table_on_an_accelerator_is_fine),
+        cmocka_unit_test(test_a_pattern_that_happens_to_match_a_host_function_does_not_move_it_but_its_name_is_refused),
+        cmocka_unit_test(test_a_rule_that_matches_nothing_is_remarked_on_with_the_nearest_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

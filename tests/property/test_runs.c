@@ -177,6 +177,7 @@ typedef struct variant {
     uint64_t placing_seed, order;
     td_switch early;
     bool serial;
+    td_jit_level level;
 } variant;
 
 /* What holds of devices between sessions: whatever a run took has been given back. */
@@ -206,6 +207,7 @@ static void run(const random_recipe *recipe, random_machine *machine, const char
     if (v.early != TD_AUTO)
         options.early_lookup = v.early;
     options.no_pipeline = options.no_pipeline || v.serial;
+    options.jit_level = v.level;
     random_build how = {.order = v.order, .devices = v.placing ? machine->n_devices : 0, .witnesses = out->witnesses};
     td_graph *graph = random_graph_build(recipe, how, &loss);
     no_error(&r, td_plan_train(graph, loss, &options, &r.plan));
@@ -323,14 +325,15 @@ static void test_any_devices_lanes_and_threads_give_the_bits_of_one_device(void 
     for (int64_t i = 0; i < models; i++) {
         uint64_t seed = first + (uint64_t)i;
         random_recipe_draw(&w->recipe, seed, true);
-        run(&w->recipe, &one.machine, one.name, (variant){0}, &w->expected);
+        run(&w->recipe, &one.machine, one.name, (variant){.level = TD_O2}, &w->expected);
         for (uint64_t k = 0; k < 3; k++) { /* every machine comes up with every other seed */
             named_machine *other = &others[(seed + 2 * k) % N_OTHERS];
             variant v = {.placing = true,
                          .placing_seed = seed * 3 + k,
                          .order = k ? seed + k : 0,
                          .early = (td_switch)(seed % 3),
-                         .serial = (seed + k) % 4 == 0};
+                         .serial = (seed + k) % 4 == 0,
+                         .level = TD_O2};
             run(&w->recipe, &other->machine, other->name, v, &w->found);
             compare(seed, other->name, &w->expected, &w->found);
         }
@@ -352,7 +355,7 @@ static void test_overlapping_steps_and_early_lookups_give_the_bits_of_one_step_a
         uint64_t seed = first + 100000 + (uint64_t)i;
         named_machine *machine = &others[3 + seed % 3];
         random_recipe_draw(&w->recipe, seed, true);
-        variant v = {.placing = true, .placing_seed = seed, .serial = true};
+        variant v = {.placing = true, .placing_seed = seed, .serial = true, .level = TD_O2};
         run(&w->recipe, &machine->machine, machine->name, v, &w->expected);
         v.serial = false;
         v.early = TD_OFF;
@@ -361,6 +364,29 @@ static void test_overlapping_steps_and_early_lookups_give_the_bits_of_one_step_a
         v.early = TD_ON;
         run(&w->recipe, &machine->machine, "early lookups", v, &w->found);
         compare(seed, "early lookups", &w->expected, &w->found);
+    }
+    td_free(w);
+}
+
+/* O0 runs every op as it was written; on one device and cut over several. */
+static void test_every_level_of_optimization_gives_the_bits_of_none(void **state)
+{
+    (void)state;
+    uint64_t first = 0;
+    int64_t models = 0;
+    work *w = begin("random models at every level", &first, &models);
+    for (int64_t i = 0; i < models; i += 2) {
+        uint64_t seed = first + 400000 + (uint64_t)i;
+        named_machine *machine = &others[seed / 2 % N_OTHERS];
+        random_recipe_draw(&w->recipe, seed, true);
+        run(&w->recipe, &one.machine, one.name, (variant){.level = TD_O0}, &w->expected);
+        run(&w->recipe, &one.machine, "O1", (variant){.level = TD_O1}, &w->found);
+        compare(seed, "O1", &w->expected, &w->found);
+        run(&w->recipe, &one.machine, "O2", (variant){.level = TD_O2}, &w->found);
+        compare(seed, "O2", &w->expected, &w->found);
+        variant v = {.placing = true, .placing_seed = seed, .level = (td_jit_level)(seed / 2 % 3)};
+        run(&w->recipe, &machine->machine, "several devices", v, &w->found);
+        compare(seed, "several devices", &w->expected, &w->found);
     }
     td_free(w);
 }
@@ -378,7 +404,8 @@ static void test_no_device_ever_holds_more_than_its_planned_peak(void **state)
         td_status *status = random_machine_open(&machine);
         assert_null(status);
         random_recipe_draw(&w->recipe, seed, true);
-        run(&w->recipe, &machine, "fresh devices", (variant){.placing = true, .placing_seed = seed}, &w->found);
+        run(&w->recipe, &machine, "fresh devices", (variant){.placing = true, .placing_seed = seed, .level = TD_O2},
+            &w->found);
         for (int32_t s = 0; s < machine.machine->n_sites; s++) {
             uint64_t now = 0, peak = 0;
             const td_plan_site *site = &machine.machine->sites[s];
@@ -418,7 +445,7 @@ static void test_every_instruction_set_gives_the_same_bits_with_the_reference_ge
     for (int64_t i = 0; i < models; i++) {
         uint64_t seed = first + 200000 + (uint64_t)i;
         random_recipe_draw(&w->recipe, seed, true);
-        variant v = {.placing = true, .placing_seed = seed};
+        variant v = {.placing = true, .placing_seed = seed, .level = TD_O2};
         run(&w->recipe, &machines[0], "baseline", v, &w->expected);
         for (int32_t isa = 1; isa < TD_ISA_COUNT; isa++)
             if (open[isa]) {
@@ -437,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_devices_lanes_and_threads_give_the_bits_of_one_device),
         cmocka_unit_test(test_overlapping_steps_and_early_lookups_give_the_bits_of_one_step_after_another),
+        cmocka_unit_test(test_every_level_of_optimization_gives_the_bits_of_none),
         cmocka_unit_test(test_no_device_ever_holds_more_than_its_planned_peak),
         cmocka_unit_test(test_every_instruction_set_gives_the_same_bits_with_the_reference_gemm),
     };

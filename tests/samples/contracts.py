@@ -1,7 +1,7 @@
 """usage: contracts.py TANDEM SAMPLE
 Holds one sample to the engine's contracts: 50 steps of it, made small, give the same bits on one device, cut over two or three,
-on the accelerator alone, for any number of cores and lanes, on every instruction set, in whatever order steps overlap, in one go
-or resumed on other devices; and every run copies and holds what its plan says."""
+on the accelerator alone, for any number of cores and lanes, on every instruction set, in whatever order steps overlap, at every
+level of optimization, in one go or resumed on other devices; and every run copies and holds what its plan says."""
 import pathlib
 import signal
 import subprocess
@@ -107,6 +107,14 @@ def keeping_tables_elsewhere_does_not_change_bits(runs):
     expect_same_parameters(ends)
 
 
+def levels_of_optimization_do_not_change_bits(runs):
+    ends = {}
+    for level in ["O0", "O1", "O2"]:
+        ends[f"cpu alone, {level}"] = runs.train(f"cpu_{level}", CPU_ONLY + [f"compile.jit_level={level}"])
+        ends[f"cut, {level}"] = runs.train(f"cut_{level}", [f"compile.jit_level={level}"])
+    expect_same_parameters(ends)
+
+
 def full_batches_copy_what_the_plan_says(runs):
     """Contract (c) once more, against the plan alone: two full batches copy exactly its bytes at capacity."""
     plan, run = runs.plan(), runs.train("full", ["train.steps=2"])
@@ -146,7 +154,8 @@ def an_interrupted_run_goes_on_where_it_was(runs):
 
 
 CONTRACTS = [any_split_gives_the_same_bits, cores_and_lanes_do_not_change_bits, instruction_sets_do_not_change_bits,
-             overlap_does_not_change_bits, keeping_tables_elsewhere_does_not_change_bits, full_batches_copy_what_the_plan_says, resuming_gives_the_same_bits,
+             overlap_does_not_change_bits, levels_of_optimization_do_not_change_bits,
+             keeping_tables_elsewhere_does_not_change_bits, full_batches_copy_what_the_plan_says, resuming_gives_the_same_bits,
              an_interrupted_run_goes_on_where_it_was]
 
 

@@ -237,6 +237,32 @@ static void draw_reduce(maker *m)
         (void)maker_add_op(m, RANDOM_SUB, 2, (int32_t[]){x, y}, whole.rank, whole.dims);
 }
 
+/* What an optimizer takes away: the same op again, a transpose and back, a factor of one, reshapes in a row. */
+static void draw_redundant(maker *m)
+{
+    static const random_kind kinds[] = {RANDOM_GELU, RANDOM_SIGMOID, RANDOM_TANH, RANDOM_RELU};
+    int64_t how = random_below(&m->r, 4);
+    int32_t x = maker_pick(m, how == 1 ? 3 : 1, RANDOM_RANK);
+    if (x < 0)
+        return;
+    random_kind kind = kinds[random_below(&m->r, 4)];
+    if (how == 0) {
+        for (int32_t again = 0; again < 2; again++)
+            (void)maker_add_unary(m, kind, x);
+    } else if (how == 1) {
+        random_value from = m->recipe->values[x], to = from;
+        to.dims[1] = from.dims[2];
+        to.dims[2] = from.dims[1];
+        int32_t y = maker_add_op(m, RANDOM_TRANSPOSE, 1, &x, to.rank, to.dims);
+        (void)maker_add_op(m, RANDOM_TRANSPOSE, 1, &y, from.rank, from.dims);
+    } else if (how == 2) {
+        (void)maker_add_unary(m, RANDOM_SCALE, maker_add_unary(m, RANDOM_COPY, x));
+        maker_last_step(m)->factor = 1;
+    } else {
+        (void)maker_flatten(m, maker_flatten(m, x));
+    }
+}
+
 /* ---- lookups -------------------------------------------------------------------------------------------------------------------------- */
 
 /* A table, known or new. */
@@ -336,6 +362,7 @@ void maker_draw_op(maker *m, bool host_calls)
         draw_binary,    draw_unary,     draw_unary,         draw_unary,         draw_scale_by,    draw_concat,
         draw_concat,    draw_slice,     draw_split,         draw_reshape,       draw_transpose,   draw_reduce,
         draw_embedding, draw_embedding, draw_embedding_bag, draw_embedding_bag, draw_interaction, draw_cross,
+        draw_redundant, draw_redundant,
     };
     if (host_calls && random_chance(&m->r, 6))
         draw_host_call(m);

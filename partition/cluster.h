@@ -1,0 +1,23 @@
+/* What the files of the cluster pass share: levels, and the two ways to cut a group of a device with several lanes. */
+#ifndef TANDEM_PARTITION_CLUSTER_H
+#define TANDEM_PARTITION_CLUSTER_H
+
+#include "partition/plan.h"
+
+typedef struct td_levels {
+    int32_t *down, *up;
+} td_levels;
+
+/* Nodes of one (device, lane, down, up), in topological order. */
+typedef struct td_node_group {
+    const int32_t *nodes;
+    int64_t n;
+} td_node_group;
+
+/* Whether an edge from `before` stays within the group of `node`. */
+bool td_cluster_inside(const td_plan *plan, const td_levels *levels, int32_t before, int32_t node);
+/* Gives each node of the group a cluster: at most `most` of them. */
+td_status *td_cluster_by_block(td_plan *plan, const td_edges *back, const td_levels *levels, td_node_group group,
+                               int64_t most) TD_MUST_USE;
+
+#endif

@@ -1,0 +1,138 @@
+/* Why an op is where it is, and what became of one that the optimizer took away: see td_plan_explain. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/nearest.h"
+#include "base/string.h"
+#include "base/units.h"
+#include "partition/rewrite.h"
+
+/* Ops of the plan, then those that rules took away. */
+static const char *op_name_at(const void *context, int32_t index)
+{
+    const td_plan *plan = context;
+    int64_t n = plan->graph->n_nodes;
+    return index < n ? plan->graph->nodes[index].name : plan->rewritten[index - n].name;
+}
+
+/* The node that an op was made part of (group.c), by the op's name; -1: none. */
+static int32_t find_group(const td_plan *plan, const char *op)
+{
+    size_t length = strlen(op);
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        for (const char *names = td_attr_string(node->attrs, node->n_attrs, "names", NULL); names;) {
+            if (strcspn(names, " ") == length && strncmp(names, op, length) == 0)
+                return n;
+            names = strchr(names, ' ');
+            names = names ? names + 1 : NULL;
+        }
+    }
+    return -1;
+}
+
+static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
+{
+    char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
+    const td_plan_node *p = &plan->nodes[id];
+    const td_node *node = &plan->graph->nodes[id];
+    int64_t parameters = 0;
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && plan->values[node->inputs[i]].storage == TD_STORE)
+            parameters += plan->values[node->inputs[i]].bytes[0];
+    for (int32_t s = 0; s < plan->n_sites; s++) {
+        bool supported = false;
+        if (s == p->device)
+            continue;
+        TD_TRY(td_plan_supports(plan->graph, &plan->sites[s], id, &supported, reason, sizeof reason));
+        if (!supported) {
+            td_string_format(text, "  %s cannot run it: %s\n", plan->sites[s].name, reason);
+            continue;
+        }
+        td_string_format(text, "  on %s it would take about %s", plan->sites[s].name,
+                         td_format_seconds(time, td_plan_estimate(&plan->sites[s], &p->cost)));
+        if (parameters)
+            td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)parameters));
+        if (parameters && plan->sites[s].properties.memory_bytes) {
+            double used = (double)(plan->arenas[s].store_bytes + plan->arenas[s].bytes);
+            td_string_format(text, ", of %s free",
+                             td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));
+        }
+        td_string_append(text, "\n");
+    }
+    return NULL;
+}
+
+/* What rules made of the op that has this name, and of those that it does the work of. */
+static void explain_rewrites(const td_plan *plan, const char *op, td_string *text)
+{
+    int32_t n_rules = 0;
+    const td_rewrite *rules = td_rewrites(&n_rules);
+    const td_plan_rewritten *was = td_plan_find_rewritten(plan, op);
+    if (was)
+        td_string_format(text, "  it was written as %s; rule %s: %s\n", was->op->name, rules[was->rule].name,
+                         rules[was->rule].summary);
+    bool any = false;
+    for (int64_t i = 0; i < plan->n_rewritten; i++) {
+        const td_plan_rewritten *other = &plan->rewritten[i];
+        if (strcmp(other->into, op) != 0 || strcmp(other->name, op) == 0)
+            continue;
+        td_string_format(text, "%s %s (%s)", any ? "," : "  it does the work of", other->name, other->op->name);
+        any = true;
+    }
+    if (any)
+        td_string_append(text, "\n");
+}
+
+static td_status *explain_node(const td_plan *plan, int32_t id, td_string *text)
+{
+    const td_plan_node *p = &plan->nodes[id];
+    const td_node *node = &plan->graph->nodes[id];
+    char time[TD_UNIT_TEXT], traffic[TD_UNIT_TEXT];
+    double bytes = p->cost.bytes_read + p->cost.bytes_written, intensity = bytes > 0 ? p->cost.flops / bytes : 0;
+    td_string_format(text, "%s (%s) runs on %s\n  because %s\n", node->name, node->op->name,
+                     plan->sites[p->device].name, p->cause);
+    explain_rewrites(plan, node->name, text);
+    td_string_format(text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
+                     td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
+    TD_TRY(explain_other_devices(plan, id, text));
+    td_string_format(text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound",
+                     intensity);
+    return NULL;
+}
+
+/* An op that is not in the plan any more, then what has its work now. */
+static td_status *explain_rewritten(const td_plan *plan, const td_plan_rewritten *gone, td_string *text)
+{
+    int32_t n_rules = 0, id = -1;
+    const td_rewrite *rules = td_rewrites(&n_rules);
+    while (gone && id < 0) {
+        td_string_format(text, "%s (%s) is \"%s\" now; rule %s: %s\n", gone->name, gone->op->name, gone->into,
+                         rules[gone->rule].name, rules[gone->rule].summary);
+        id = td_name_map_get(&plan->graph->node_names, gone->into);
+        if (id < 0)
+            id = find_group(plan, gone->into);
+        gone = td_plan_find_rewritten(plan, gone->into);
+    }
+    return id < 0 ? NULL : explain_node(plan, id, text);
+}
+
+td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
+{
+    td_string text = {0};
+    *out_text = NULL;
+    int32_t id = td_name_map_get(&plan->graph->node_names, op);
+    if (id < 0)
+        id = find_group(plan, op);
+    const td_plan_rewritten *gone = id < 0 ? td_plan_find_rewritten(plan, op) : NULL;
+    if (id < 0 && !gone) {
+        const char *nearest = td_nearest(op, (int32_t)(plan->graph->n_nodes + plan->n_rewritten), op_name_at, plan);
+        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");
+    }
+    td_status *status = gone ? explain_rewritten(plan, gone, &text) : explain_node(plan, id, &text);
+    if (status) {
+        td_string_deinit(&text);
+        return status;
+    }
+    return td_string_finish(&text, out_text);
+}
