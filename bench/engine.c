@@ -13,16 +13,21 @@ static td_status *count_threads(const td_bench_request *request, int32_t *out_th
     return NULL;
 }
 
+/* The plan; of a case that is not about planning, also all that runs it. */
 static td_status *open_session(td_bench_engine *engine)
 {
     td_workload *work = &engine->work;
     char device[32];
     (void)snprintf(device, sizeof device, "cpu:cores=%d", engine->threads);
     td_add_device(&work->options, "cpu", device);
+    if (work->planning)
+        td_group(&work->options, "*", td_sgd(0.1));
     if (work->loss.id >= 0)
         TD_TRY(td_plan_train(work->graph, work->loss, &work->options, &engine->plan));
     else
         TD_TRY(td_plan_evaluate(work->graph, &work->output, 1, &work->options, NULL, &engine->plan));
+    if (work->planning)
+        return NULL;
     TD_TRY(td_store_create(engine->plan, &engine->store));
     return td_session_create(engine->plan, engine->store, &engine->session);
 }
@@ -50,9 +55,21 @@ void td_bench_close(td_bench_engine *engine)
     *engine = (td_bench_engine){0};
 }
 
+/* With options of its own, for those that were used know their plans. */
+static td_status *plan_again(td_bench_engine *engine, td_step_report *out_report)
+{
+    *out_report = (td_step_report){0};
+    td_plan_release(engine->plan);
+    engine->plan = NULL;
+    td_train_options_deinit(&engine->work.options);
+    return open_session(engine);
+}
+
 td_status *td_bench_step(td_bench_engine *engine, td_step_report *out_report)
 {
     const td_workload *work = &engine->work;
+    if (work->planning)
+        return plan_again(engine, out_report);
     double factor = 0.5 + 1e-3 * (double)engine->steps++;
     if (work->scalar)
         TD_TRY(td_session_set_scalar(engine->session, work->scalar, &factor, 1));

@@ -130,7 +130,7 @@ td_status *td_bench_losses(const td_bench_case *which, const td_bench_request *r
     td_bench_engine engine;
     TD_TRY(td_bench_open(which, request, &engine));
     td_status *status = NULL;
-    if (engine.work.loss.id < 0)
+    if (engine.work.loss.id < 0 || engine.work.planning)
         status = TD_ERROR(TD_INVALID_ARGUMENT, "bench: %s trains nothing: it has no losses", which->name);
     if (!status && path)
         status = export_case(&engine, path);

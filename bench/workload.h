@@ -16,6 +16,7 @@ struct td_workload {
     void **owned;     /* memory of the batches */
     int64_t n_owned, owned_capacity;
     const char *scalar; /* set to another number before every step, within its time; NULL: none */
+    bool planning;      /* what is timed is making the plan, with options and device, not a step of it */
     int32_t warm_up, runs;
     int64_t samples; /* of a batch: gives samples_per_s; 0: does not */
     int64_t ops;     /* gives us_per_op; 0: does not */
