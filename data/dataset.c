@@ -79,6 +79,22 @@ static td_status *check_common(const td_dataset_options *options)
     return NULL;
 }
 
+/* After the cache was written: it keeps the notes about the data only. */
+static td_status *note_spill(td_dataset *dataset)
+{
+    const td_status *ended = dataset->rows.spill_ended;
+    if (!ended || td_status_code(ended) == TD_INVALID_ARGUMENT) /* a cache in memory: rows there or here are the same */
+        return NULL;
+    const char *message = td_status_message(ended);
+    char *note =
+        td_format("rows were kept in memory, not beside the cache: %.*s", (int)strcspn(message, "\n"), message);
+    if (!note)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a note about rows");
+    td_status *status = td_dataset_add_note(dataset, note);
+    td_free(note);
+    return status;
+}
+
 /* Rows from the cache where there is a good one, else from the files, then into the cache. */
 static td_status *read_cached(const td_reader *reader, const td_dataset_options *options, td_dataset *dataset)
 {
@@ -91,6 +107,8 @@ static td_status *read_cached(const td_reader *reader, const td_dataset_options 
         status = reader->read(options, dataset);
     if (!status && !found)
         status = td_cache_store(&cache, dataset);
+    if (!status)
+        status = note_spill(dataset);
     td_cache_deinit(&cache);
     return status;
 }

@@ -52,7 +52,7 @@ td_status *td_parse_file(td_parse *parse, const char *path)
 }
 
 /* Where parsed rows go to a cache, they lie in a file beside it meanwhile, so that memory does not bound them. Where no such file
- * can be made (a cache in memory, a folder that cannot be written) they lie in memory; the cache then says what is wrong. */
+ * can be made or it cannot grow, they lie in memory, and a note says why: like the cache itself, it is worth no error. */
 static td_status *spill(td_parse *parse)
 {
     const char *folder = parse->options->cache;
@@ -66,7 +66,7 @@ static td_status *spill(td_parse *parse)
         td_rows_spill(&parse->dataset->rows, file);
     if (td_status_code(status) == TD_OUT_OF_MEMORY)
         return status;
-    td_status_destroy(status);
+    parse->dataset->rows.spill_ended = status;
     return NULL;
 }
 

@@ -61,18 +61,19 @@ static void put_away(const td_rows *rows, int64_t chunk)
 void td_rows_pass(const td_rows *rows, int64_t row)
 {
     int64_t last = ((int64_t)1 << rows->shift) - 1;
-    if (rows->spill && (row & last) == last)
+    if ((row & last) == last && row >> rows->shift < rows->n_spilled)
         put_away(rows, row >> rows->shift);
 }
 
 void td_rows_deinit(td_rows *rows)
 {
     for (int64_t i = 0; i < rows->n_chunks; i++)
-        if (rows->spill)
+        if (i < rows->n_spilled)
             (void)munmap(rows->chunks[i], (size_t)chunk_bytes(rows));
         else
             td_free(rows->chunks[i]);
     td_work_file_destroy(rows->spill);
+    td_status_destroy(rows->spill_ended);
     td_free(rows->chunks);
     if (rows->map)
         (void)munmap(rows->map, rows->map_bytes);
@@ -82,12 +83,13 @@ void td_rows_deinit(td_rows *rows)
 static td_status *add_chunk(td_rows *rows)
 {
     void *chunk = NULL;
-    if (rows->spill) {
+    if (rows->spill && !rows->spill_ended) {
         int64_t bytes = chunk_bytes(rows);
-        TD_TRY(td_work_file_map(rows->spill, rows->n_chunks * bytes, (size_t)bytes, &chunk));
-    } else {
-        chunk = td_calloc((size_t)1 << rows->shift, (size_t)rows->stride);
+        rows->spill_ended = td_work_file_map(rows->spill, rows->n_chunks * bytes, (size_t)bytes, &chunk);
+        rows->n_spilled += chunk != NULL;
     }
+    if (!chunk)
+        chunk = td_calloc((size_t)1 << rows->shift, (size_t)rows->stride);
     if (!chunk)
         return td_status_help(TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for more than %lld parsed rows of %lld bytes",
                                        (long long)rows->count, (long long)rows->stride),

@@ -19,7 +19,9 @@ typedef struct td_rows {
     int64_t n_chunks, chunks_capacity;
     void *map; /* the mapping, where there is one */
     size_t map_bytes;
-    td_work_file *spill; /* owned; chunks are mapped from it; NULL: they are memory */
+    td_work_file *spill; /* owned; the first chunks are mapped from it; NULL: all are memory */
+    int64_t n_spilled;
+    td_status *spill_ended; /* owned: why no further chunk lies in the file */
 } td_rows;
 
 /* No rows yet. `most_id`: the largest id that will be stored; it decides between 4 and 8 bytes. */
@@ -28,7 +30,8 @@ void td_rows_init(td_rows *rows, int32_t n_ids, int32_t n_numbers, int64_t most_
 td_status *td_rows_init_mapped(td_rows *rows, int32_t n_ids, int32_t n_numbers, int32_t id_bytes, int64_t count,
                                void *records, void *map, size_t map_bytes) TD_MUST_USE;
 void td_rows_deinit(td_rows *rows);
-/* From now on chunks lie in this file, which is taken. Before the first record. */
+/* From now on chunks lie in this file, which is taken; if it cannot grow, further ones are memory, and rows->spill_ended says why.
+ * Before the first record. */
 void td_rows_spill(td_rows *rows, td_work_file *file);
 /* Advice: this pass over the rows is through with the chunk of `row`, if this is its last row. */
 void td_rows_pass(const td_rows *rows, int64_t row);
