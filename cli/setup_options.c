@@ -260,6 +260,7 @@ static td_status *add_groups(td_section root, int64_t steps, td_train_options *o
 static td_status *add_training(td_section root, int64_t steps, td_train_options *options)
 {
     options->seed = (uint64_t)td_section_int(root, "train.seed");
+    options->clip_norm = td_section_float(root, "train.clip_norm");
     options->no_pipeline = !td_section_bool(root, "train.pipeline");
     options->precision = !strcmp(td_section_string(root, "train.precision"), "bf16") ? TD_DENSE_BF16 : TD_FP32;
     for (int32_t i = 0; i < td_section_count(root, "train.keep_fp32"); i++)

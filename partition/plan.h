@@ -143,6 +143,7 @@ struct td_plan {
     int32_t loss, seed, random;  /* values; -1: none */
     int32_t sample_extent;       /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
+    bool reports_norm;           /* the last output is the norm of the gradients */
     int32_t *gradients;          /* during building: gradient value of each value, or -1 */
     int64_t n_gradients;
     td_plan_group *groups;

@@ -1,6 +1,7 @@
 /* Sessions: creating them, and the loop that admits steps, waits for the oldest and reports it. See tandem/session.h. */
 #include "runtime/session.h"
 
+#include <math.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
@@ -179,11 +180,14 @@ static void fill_report(td_session *session, const td_step_slot *slot, td_step_r
                                .wait_data_s = slot->wait_data_s,
                                .batch = &slot->batch,
                                .outputs = session->outputs,
-                               .n_outputs = plan->n_outputs};
+                               .n_outputs = plan->n_outputs - plan->reports_norm,
+                               .gradient_norm = NAN};
     for (int32_t i = 0; i < plan->n_outputs; i++) {
         td_value_tensor(plan->graph, plan->outputs[i], session->parity_extents[parity], &session->outputs[i]);
         session->outputs[i].data = td_session_address(session, plan->outputs[i], parity, 0);
     }
+    if (plan->reports_norm)
+        report->gradient_norm = *(const float *)session->outputs[plan->n_outputs - 1].data;
     session->last_report_s = now;
 }
 

@@ -7,7 +7,7 @@
  * this kind is called "step.random". */
 
 #include "base/philox.h"
-#include "graph/op.h"
+#include "graph/ops/rules.h"
 
 enum { SEED, UPDATE, FIRST_SAMPLE, N_RANDOM };
 
@@ -113,19 +113,11 @@ const td_op td_op_dropout_gradient = {
 
 /* ---- builder -------------------------------------------------------------------------------------------------------------- */
 
-/* The graph's one scalar of this kind. Evaluation until a session says otherwise. */
-static td_value random_of(td_graph *graph)
-{
-    static const double evaluation[N_RANDOM] = {0, -1, 0};
-    const td_value known = td_graph_find(graph, "step.random");
-    return known.id >= 0 ? known : td_scalar(graph, "step.random", TD_I64, N_RANDOM, evaluation);
-}
-
 td_value td_dropout(td_value x, double rate)
 {
     if (!x.graph || td_graph_failed(x.graph))
         return TD_NO_VALUE;
-    const td_value inputs[2] = {x, random_of(x.graph)};
+    const td_value inputs[2] = {x, td_step_random(x.graph)};
     const td_shape shape = td_value_shape(x);
     const bool several = shape.rank && shape.dims[0].extent >= 0 && shape.dims[0].constant == 0;
     const td_attr attrs[2] = {TD_FLOAT("rate", rate), TD_INT("rows_per_sample", several ? shape.dims[0].multiple : 1)};

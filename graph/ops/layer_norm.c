@@ -33,7 +33,8 @@ static td_status *norm_infer(td_infer *infer)
     if (x->rank < 1)
         return TD_SHAPE_ERROR(infer, "it needs at least one axis");
     TD_TRY(require_row(infer, 1, x));
-    TD_TRY(require_row(infer, 2, x));
+    if (infer->n_inputs > 2 && infer->inputs[2].kind != TD_NONE)
+        TD_TRY(require_row(infer, 2, x));
     const double epsilon = td_attr_float(infer->attrs, infer->n_attrs, "epsilon", 1e-5);
     if (!(epsilon >= 0))
         return TD_SHAPE_ERROR(infer, "epsilon %g must not be negative", epsilon);
@@ -55,7 +56,8 @@ static td_status *norm_reference(const td_kernel_call *call)
 {
     const int64_t rows = td_tensor_rows(&call->inputs[0]), n = td_tensor_last(&call->inputs[0]);
     const float epsilon = (float)td_attr_float(call->attrs, call->n_attrs, "epsilon", 1e-5);
-    const float *weight = call->inputs[1].data, *bias = call->inputs[2].data;
+    const float *weight = call->inputs[1].data;
+    const float *bias = call->n_inputs > 2 && call->inputs[2].kind != TD_NONE ? call->inputs[2].data : NULL;
     float *means = call->outputs[1].data, *reciprocals = call->outputs[2].data;
     for (int64_t row = 0; row < rows && n > 0; row++) {
         const float *x = (const float *)call->inputs[0].data + row * n;
@@ -66,7 +68,7 @@ static td_status *norm_reference(const td_kernel_call *call)
             lanes[i % TD_SUM_LANES] = fmaf(x[i] - mean, x[i] - mean, lanes[i % TD_SUM_LANES]);
         const float reciprocal = 1.0f / sqrtf(td_fold_lanes(lanes) / (float)n + epsilon);
         for (int64_t i = 0; i < n; i++)
-            y[i] = fmaf((x[i] - mean) * reciprocal, weight[i], bias[i]);
+            y[i] = fmaf((x[i] - mean) * reciprocal, weight[i], bias ? bias[i] : 0);
         means[row] = mean;
         reciprocals[row] = reciprocal;
     }
@@ -76,14 +78,17 @@ static td_status *norm_reference(const td_kernel_call *call)
 static td_status *norm_gradient(td_differentiate *d)
 {
     const td_value inputs[5] = {d->output_gradients[0], d->inputs[0], d->inputs[1], d->outputs[1], d->outputs[2]};
-    td_graph_add(d->graph, "layer_norm_gradient", NULL, inputs, 5, NULL, 0, d->input_gradients, 3);
+    td_value gradients[3];
+    td_graph_add(d->graph, "layer_norm_gradient", NULL, inputs, 5, NULL, 0, gradients, 3);
+    for (int32_t i = 0; i < d->n_inputs; i++)
+        d->input_gradients[i] = gradients[i];
     return NULL;
 }
 
 const td_op td_op_layer_norm = {
     .name = "layer_norm",
-    .summary = "normalised over the last axis, times weight, plus bias",
-    .inputs = {{"x", 0}, {"weight", 0}, {"bias", 0}},
+    .summary = "normalised over the last axis, times weight, plus bias if there is one",
+    .inputs = {{"x", 0}, {"weight", 0}, {"bias", TD_PORT_OPTIONAL}},
     .outputs = {{"output", 0}, {"mean", TD_PORT_NO_GRADIENT}, {"reciprocal_deviation", TD_PORT_NO_GRADIENT}},
     .attrs = norm_attrs,
     .infer = norm_infer,
@@ -200,24 +205,33 @@ static td_value row_parameter(td_graph *graph, const char *name, const char *suf
     return parameter;
 }
 
-td_value td_layer_norm(td_value x, double epsilon, const char *name)
+td_value td_layer_norm_with(td_value x, td_value weight, td_value bias, double epsilon, const char *name)
 {
     if (!x.graph || td_graph_failed(x.graph))
         return TD_NO_VALUE;
-    const td_shape shape = td_value_shape(x);
     char *node = td_format("%s/layer_norm", name);
-    if (!node || shape.rank < 1) {
-        td_graph_fail(x.graph, node ? TD_ERROR(TD_INVALID_ARGUMENT, "layer_norm %s: it needs at least one axis", name)
-                                    : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory naming layer norm %s", name));
-        td_free(node);
+    if (!node) {
+        td_graph_fail(x.graph, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory naming layer norm %s", name));
         return TD_NO_VALUE;
     }
-    const td_dim last = shape.dims[shape.rank - 1];
-    const td_value inputs[3] = {x, row_parameter(x.graph, name, "weight", last, 1),
-                                row_parameter(x.graph, name, "bias", last, 0)};
+    const td_value inputs[3] = {x, weight, bias};
     const td_attr attrs[1] = {TD_FLOAT("epsilon", epsilon)};
     td_value outputs[3];
     td_graph_add(x.graph, "layer_norm", node, inputs, 3, attrs, 1, outputs, 3);
     td_free(node);
     return outputs[0];
+}
+
+td_value td_layer_norm(td_value x, double epsilon, const char *name)
+{
+    if (!x.graph || td_graph_failed(x.graph))
+        return TD_NO_VALUE;
+    const td_shape shape = td_value_shape(x);
+    if (shape.rank < 1) {
+        td_graph_fail(x.graph, TD_ERROR(TD_INVALID_ARGUMENT, "layer_norm %s: it needs at least one axis", name));
+        return TD_NO_VALUE;
+    }
+    const td_dim last = shape.dims[shape.rank - 1];
+    const td_value weight = row_parameter(x.graph, name, "weight", last, 1);
+    return td_layer_norm_with(x, weight, row_parameter(x.graph, name, "bias", last, 0), epsilon, name);
 }

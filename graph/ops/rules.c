@@ -250,3 +250,10 @@ void td_cost_bytes(const td_kernel_call *call, td_cost *out_cost)
     for (int32_t i = 0; i < call->n_outputs; i++)
         out_cost->bytes_written += (double)td_tensor_bytes(&call->outputs[i]);
 }
+
+td_value td_step_random(td_graph *graph)
+{
+    static const double evaluation[3] = {0, -1, 0};
+    const td_value known = td_graph_find(graph, "step.random");
+    return known.id >= 0 ? known : td_scalar(graph, "step.random", TD_I64, 3, evaluation);
+}

@@ -49,6 +49,10 @@ td_value td_build2(const char *op, const char *name, td_value a, td_value b, con
 /* The gradient of an elementwise op's input: `gradient` summed over what broadcasting repeated. */
 td_value td_reduce_to(td_value gradient, td_value input);
 
+/* The graph's scalar "step.random", i64[3]: {seed, update, index of the batch's first sample}; an update below 0, which is how
+ * it starts, means evaluation. */
+td_value td_step_random(td_graph *graph);
+
 /* Bytes of all arguments, for cost functions. */
 void td_cost_bytes(const td_kernel_call *call, td_cost *out_cost);
 

@@ -85,6 +85,14 @@ td_value td_conv2d_with(td_value x, td_value weight, td_value bias, td_conv2d_op
 td_value td_max_pool2d(td_value x, int64_t kernel, int64_t stride, int64_t padding);
 /* The mean of each window, zeros of the padding counted or not. */
 td_value td_avg_pool2d(td_value x, int64_t kernel, int64_t stride, int64_t padding, bool count_padding);
+/* Without a bias where it is TD_NO_VALUE. The node is `name`/layer_norm. */
+td_value td_layer_norm_with(td_value x, td_value weight, td_value bias, double epsilon, const char *name);
+/* Per channel (axis 1) over samples and pixels; parameters `name`.weight (ones), `name`.bias (zeros), and the running statistics
+ * `name`.running_mean and `name`.running_variance, which move by `momentum` towards each batch's and are used in evaluation. */
+td_value td_batch_norm(td_value x, double epsilon, double momentum, const char *name);
+/* Every position attends to itself and those before it: qkv [B, T, 3 width] (q, k, v side by side; head h has the width / heads
+ * columns from h * width / heads on in each) -> [B, T, width]. */
+td_value td_causal_attention(td_value qkv, int64_t heads);
 /* Keeps with probability 1 - rate and scales by 1/(1 - rate); the identity outside training. */
 td_value td_dropout(td_value x, double rate);
 

@@ -81,6 +81,7 @@ typedef struct td_table_options {
 typedef struct td_train_options {
     uint64_t seed;
     bool offload_embedding;   /* lookups and their tables on the host: offload.embedding = cpu */
+    double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
     td_jit_level jit_level;

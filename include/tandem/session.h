@@ -74,6 +74,7 @@ typedef struct td_step_report {
     bool skipped;   /* the loss is not finite and the update was left out (TD_NAN_SKIP); there are no outputs then */
     double seconds; /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
+    float gradient_norm;   /* of all gradients before clipping; NaN where none is asked for (clip_norm) */
     const td_batch *batch; /* valid during the call */
     /* Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). Their data is
      * valid during on_step; after td_session_step, until a session of the same store runs, is created or is destroyed. */

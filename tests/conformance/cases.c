@@ -107,8 +107,10 @@ static td_value add_source(reader *r, const td_op *op, int32_t input, td_dtype d
     if (kind != TD_DENSE)
         return td_graph_add_source(r->graph, TD_CLASS_INPUT, kind, name, dtype, shape, entries);
     const bool trained = differentiable && dtype == TD_F32 && !(flags & TD_PORT_NO_GRADIENT);
-    if (trained || flags & TD_PORT_WRITES)
-        return td_parameter(r->graph, name, dtype, shape, td_init_constant(0));
+    if (trained || flags & TD_PORT_WRITES) {
+        const td_value parameter = td_parameter(r->graph, name, dtype, shape, td_init_constant(0));
+        return flags & TD_PORT_NO_GRADIENT ? td_freeze(parameter) : parameter;
+    }
     return td_input(r->graph, name, dtype, shape);
 }
 

@@ -33,7 +33,7 @@ typedef struct conformance_case {
 
 /* Each ends with an op of NULL. */
 extern const conformance_case lookup_cases[], elementwise_cases[], shape_cases[], matrix_cases[], image_cases[],
-    loss_cases[], optimizer_cases[];
+    attention_cases[], update_cases[], loss_cases[], optimizer_cases[];
 
 typedef enum fill_kind {
     FILL_BOTH_SIGNS,

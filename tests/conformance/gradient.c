@@ -150,7 +150,7 @@ static td_status *check(const conformance_case *source, checker *k)
     TD_TRY(fill(k));
     TD_TRY(interpreter_run(k->run));
     for (int64_t v = 0; v < n_sources; v++)
-        if (k->built.graph->values[v].class == TD_CLASS_PARAMETER)
+        if (k->gradients[v] >= 0)
             TD_TRY(check_parameter(k, (int32_t)v, k->gradients[v]));
     return NULL;
 }

@@ -12,8 +12,9 @@
 
 enum { MAX_DEVICES = 8, MAX_FAILURES_SHOWN = 3 };
 
-static const conformance_case *const tables[] = {lookup_cases, elementwise_cases, shape_cases,    matrix_cases,
-                                                 image_cases,  loss_cases,        optimizer_cases};
+static const conformance_case *const tables[] = {lookup_cases, elementwise_cases, shape_cases,
+                                                 matrix_cases, image_cases,       attention_cases,
+                                                 update_cases, loss_cases,        optimizer_cases};
 
 typedef struct options {
     const char *devices[MAX_DEVICES], *op;

@@ -145,6 +145,35 @@ const conformance_case image_cases[] = {
     {0},
 };
 
+const conformance_case attention_cases[] = {
+    {"causal_attention", "f32[B,5,12]", "heads=2", 2, 0, CASE_NEAR},
+    {"causal_attention", "f32[B,67,30]", "heads=1", 3, 0, CASE_NEAR | CASE_NO_GRADIENT},
+    {"causal_attention", "f32[B,130,48]", "heads=1", 2, 0, CASE_NEAR | CASE_NO_GRADIENT},
+    {"causal_attention", "f32[B,9,228]", "heads=1", 2, 0, CASE_NEAR | CASE_NO_GRADIENT},
+    {"causal_attention_gradient", "f32[B,5,4] f32[B,5,12] f32[B,5,4] f32[B,2,5]:above", "heads=2", 2, 0, CASE_NEAR},
+    {"causal_attention_gradient", "f32[B,67,10] f32[B,67,30] f32[B,67,10] f32[B,1,67]:above", "heads=1", 3, 0,
+     CASE_NEAR},
+    {"causal_attention_gradient", "f32[B,130,32] f32[B,130,96] f32[B,130,32] f32[B,2,130]:above", "heads=2", 2, 0,
+     CASE_NEAR},
+    {0},
+};
+
+const conformance_case update_cases[] = {
+    {"batch_norm", "f32[B,3,5,4] f32[3] f32[3] f32[3] f32[3]:positive i64*3=1,5,0", "momentum=0.3", 6, 0, 0},
+    {"batch_norm", "f32[B,13] f32[13] f32[13] f32[13] f32[13]:positive i64*3=1,5,0", NULL, 40, 0, CASE_NO_GRADIENT},
+    {"batch_norm", "f32[B,3,5,4] f32[3] f32[3] f32[3] f32[3]:positive i64*3=1,-1,0", NULL, 6, 0, CASE_NO_GRADIENT},
+    {"batch_norm", "f32[B,37,9,9] f32[37] f32[37] f32[37] f32[37]:positive -", NULL, 7, 0, CASE_NO_GRADIENT},
+    {"batch_norm_gradient", "f32[B,3,5,4] f32[B,3,5,4] f32[3] f32[3] f32[3]:positive i64*3=1,5,0", NULL, 6, 0, 0},
+    {"batch_norm_gradient", "f32[B,13] f32[B,13] f32[13] f32[13] f32[13]:positive i64*3=1,-1,0", NULL, 40, 0, 0},
+    {"gradient_squares", "f32[70,50]", NULL, 1, 0, 0},
+    {"gradient_squares", "f32[300000]:wide", NULL, 1, 0, 0},
+    {"gradient_squares", "f32[50,8]{N}", NULL, 1, 40, 0},
+    {"clip_factor", "f64*1=0.7 i64[69]<100 i64[69]<50", "clip_norm=0.5", 1, 0, 0},
+    {"clip_gradient", "f32[70,50] f32[1]", NULL, 1, 0, 0},
+    {"clip_gradient", "f32[50,8]{N} f32[1]", NULL, 1, 40, 0},
+    {0},
+};
+
 const conformance_case loss_cases[] = {
     {"bce_with_logits", "f32[B,1] f32[B,1]:unit", NULL, 9, 0, 0},
     {"bce_with_logits", "f32[B,3]:wide f32[B,3]:unit", NULL, 700, 0, CASE_NO_GRADIENT},

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 
 enum {
-    CONV_SLOTS = 16, /* samples, or tasks, laid out at once: bounds the scratch */
+    CONV_SLOTS = 16, /* samples laid out at once: bounds the scratch */
     CONV_TASKS = 32  /* wanted, where there is as much to share */
 };
 

@@ -4,6 +4,7 @@
  * A task is one part and one block of output channels. For each of its samples it lays the images out with their zeros and dy
  * with its channels side by side; then a panel (panel.h) is a few taps of a row times 8 or 16 channels, summed over pixels. */
 #include "backends/cpu/kernels/conv2d.h"
+#include "backends/cpu/kernels/slots.h"
 #include "base/sums.h"
 
 /* Rows of a panel: the columns of a filter where there are several, else channels. */
@@ -77,7 +78,7 @@ static size_t scratch_bytes(const td_kernel_call *call, const void *state)
     (void)state;
     const weight_work w = work_of(call);
     const int64_t parts = conv_least(w.c.batch, TD_CONVOLUTION_PARTS);
-    const int64_t slots = conv_least(parts * w.c.groups * w.blocks, CONV_SLOTS);
+    const int64_t slots = slots_for(parts * w.c.groups * w.blocks);
     return (size_t)(parts * part_floats(&w) + slots * slot_floats(&w)) * sizeof(float);
 }
 
@@ -86,7 +87,6 @@ typedef struct weight_run {
     weight_work w;
     const int64_t *offsets;
     float *parts, *slots;
-    int64_t first; /* task of this round */
 } weight_run;
 
 /* dy of some channels of a sample, side by side: [pixels][lanes]. Lanes beyond the last channel stay as they are. */
@@ -133,17 +133,16 @@ static void sum_sample(const weight_run *run, const float *planes, const float *
 }
 
 /* One part, one block of output channels. */
-static void sum_part(void *context, int64_t index, int32_t thread)
+static void sum_part(const void *context, int64_t task, int64_t slot)
 {
-    (void)thread;
     const weight_run *run = context;
     const weight_work *w = &run->w;
     const td_convolution *c = &w->c;
-    const int64_t task = run->first + index, block = task % w->blocks, group = task / w->blocks % c->groups;
+    const int64_t block = task % w->blocks, group = task / w->blocks % c->groups;
     const int64_t begin = task / w->blocks / c->groups * w->part_samples,
                   end = conv_least(begin + w->part_samples, c->batch);
     const int64_t channels = conv_least(w->lanes, c->out - block * w->lanes);
-    float *image = run->slots + index * slot_floats(w), *packed = image + image_floats(w);
+    float *image = run->slots + slot * slot_floats(w), *packed = image + image_floats(w);
     float *sums = run->parts + task * w->taps * w->lanes;
     memset(packed, 0, (size_t)(w->pixels * w->lanes) * sizeof *packed);
     for (int64_t n = begin; n < end; n++) {
@@ -190,8 +189,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
         return NULL;
     }
     run.slots = run.parts + w->parts * part_floats(w);
-    for (run.first = 0; run.first < tasks; run.first += CONV_SLOTS)
-        td_team_run_dynamic(team, conv_least(CONV_SLOTS, tasks - run.first), sum_part, &run);
+    slots_run(team, tasks, slots_for(tasks), sum_part, &run);
     td_team_run(team, outputs, add_parts, &run);
     return NULL;
 }

@@ -8,7 +8,7 @@ enum { ELEMENTS_PER_TASK = 8192, COLUMNS_PER_TASK = 256 };
 static bool supports(const td_kernel_call *call)
 {
     for (int32_t i = 0; i < call->n_inputs; i++)
-        if (!td_cpu_is(&call->inputs[i], TD_DENSE, TD_F32))
+        if (call->inputs[i].kind != TD_NONE && !td_cpu_is(&call->inputs[i], TD_DENSE, TD_F32))
             return false;
     return true;
 }
@@ -42,15 +42,22 @@ static void forward_range(void *context, int64_t begin, int64_t end)
     const td_kernel_call *call = context;
     const int64_t n = columns_of(&call->inputs[0]);
     const float epsilon = (float)td_cpu_attr_float(call, "epsilon", 1e-5);
-    const float *weight = call->inputs[1].data, *bias = call->inputs[2].data;
+    const float *weight = call->inputs[1].data;
+    const float *bias = call->n_inputs > 2 && call->inputs[2].kind != TD_NONE ? call->inputs[2].data : NULL;
     for (int64_t row = begin; row < end; row++) {
         const float *x = (const float *)call->inputs[0].data + row * n;
         float *y = (float *)call->outputs[0].data + row * n;
         const float mean = v16_sum(x, n) / (float)n;
         const float reciprocal = 1.0f / sqrtf(sum_of_squares(x, n, mean) / (float)n + epsilon);
-        TD_INDEPENDENT
-        for (int64_t i = 0; i < n; i++)
-            y[i] = fmaf((x[i] - mean) * reciprocal, weight[i], bias[i]);
+        if (bias) {
+            TD_INDEPENDENT
+            for (int64_t i = 0; i < n; i++)
+                y[i] = fmaf((x[i] - mean) * reciprocal, weight[i], bias[i]);
+        } else {
+            TD_INDEPENDENT
+            for (int64_t i = 0; i < n; i++)
+                y[i] = fmaf((x[i] - mean) * reciprocal, weight[i], 0);
+        }
         ((float *)call->outputs[1].data)[row] = mean;
         ((float *)call->outputs[2].data)[row] = reciprocal;
     }

@@ -1,4 +1,4 @@
-/* Perceptron, DLRM, wide & deep, LeNet: as the golden cases describe them. See model.h. */
+/* Perceptron, DLRM, wide & deep, LeNet, GPT: as the golden cases describe them. See model.h. */
 #include "tests/tools/golden_check/model.h"
 
 #include <stdio.h>
@@ -119,10 +119,49 @@ static td_status *build_lenet(const golden_case *c, const json_t *model, td_grap
     return NULL;
 }
 
+/* One layer of a transformer: attention, then two linear layers, each added to what it reads. */
+static td_value block(td_value x, int64_t width, int64_t heads, double epsilon, int32_t index)
+{
+    char name[6][32];
+    static const char *const parts[6] = {"ln1", "qkv", "proj", "ln2", "up", "down"};
+    for (int32_t i = 0; i < 6; i++)
+        (void)snprintf(name[i], sizeof name[i], "h.%d.%s", index, parts[i]);
+    td_value attention = td_causal_attention(td_linear(td_layer_norm(x, epsilon, name[0]), 3 * width, name[1]), heads);
+    char sum[2][48];
+    (void)snprintf(sum[0], sizeof sum[0], "%s/residual", name[2]);
+    (void)snprintf(sum[1], sizeof sum[1], "%s/residual", name[5]);
+    x = td_name(td_add(x, td_linear(attention, width, name[2])), sum[0]);
+    td_value hidden = td_gelu(td_linear(td_layer_norm(x, epsilon, name[3]), 4 * width, name[4]), true);
+    return td_name(td_add(x, td_linear(hidden, width, name[5])), sum[1]);
+}
+
+/* Tokens and positions, blocks, and the token table again as the output layer. */
+static td_status *build_gpt(const golden_case *c, const json_t *model, td_graph *graph, td_value *out_loss)
+{
+    td_value ids;
+    double layers, heads, epsilon;
+    TD_TRY(golden_case_input(c, graph, "ids", &ids));
+    TD_TRY(golden_json_number(model, "layers", &layers));
+    TD_TRY(golden_json_number(model, "heads", &heads));
+    TD_TRY(golden_json_number(model, "layer_norm_eps", &epsilon));
+    int64_t context = td_value_dim(ids, 1) - 1, width = golden_case_dim(c, "tok.weight", 1);
+    td_value tokens = td_name(td_slice(ids, 1, 0, context), "tokens"),
+             next = td_name(td_slice(ids, 1, 1, context), "next");
+    td_value token_table = table(c, graph, "tok.weight"), positions = table(c, graph, "pos.weight");
+    td_value rows = td_name(td_embedding(token_table, tokens, (td_embedding_options){0}), "tok/lookup");
+    td_value x = td_name(td_add(rows, positions), "pos/add");
+    for (int32_t i = 0; i < (int32_t)layers; i++)
+        x = block(x, width, (int64_t)heads, epsilon, i);
+    x = td_linear_with(td_layer_norm(x, epsilon, "ln_f"), token_table, TD_NO_VALUE, "head");
+    *out_loss = td_softmax_cross_entropy(x, next);
+    return NULL;
+}
+
 static const golden_model models[] = {{"mlp", build_mlp, {NULL}},
                                       {"dlrm", build_dlrm, {"table.*"}},
                                       {"wide_deep", build_wide_deep, {"wide.*", "deep.*"}},
-                                      {"lenet", build_lenet, {"conv2*", "fc2*"}}};
+                                      {"lenet", build_lenet, {"conv2*", "fc2*"}},
+                                      {"gpt", build_gpt, {"h.0.up*", "h.1.qkv*"}}};
 
 const golden_model *golden_model_find(const char *type)
 {

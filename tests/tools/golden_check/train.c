@@ -212,7 +212,7 @@ static td_status *run_step(const golden_case *c, golden_engine *engine, golden_s
     TD_TRY(golden_snapshot_take(engine->store, &trained->final));
     norm_sum sum = {.before = before, .after = &trained->final};
     TD_TRY(each_parameter(c, add_square, &sum));
-    trained->gradient_norms[trained->n] = sqrt(sum.square);
+    trained->gradient_norms[trained->n] = isnan(report.gradient_norm) ? sqrt(sum.square) : (double)report.gradient_norm;
     (void)keep_loss(trained, &report);
     return NULL;
 }
@@ -237,6 +237,8 @@ static td_status *build(const golden_case *c, const golden_model *model, bool cu
     TD_TRY(td_graph_create(&engine->graph));
     TD_TRY(model->build(c, description, engine->graph, out_loss));
     TD_TRY(each_parameter(c, add_group, &engine->options));
+    engine->options.clip_norm =
+        json_number_value(json_object_get(json_object_get(c->expected, "optimizer"), "clip_norm"));
     if (cut)
         place(c, model, &engine->options);
     return NULL;
