@@ -1,9 +1,11 @@
-/* tandem eval: metrics of a checkpoint on the data's test part, or on its training part. */
+/* tandem eval: metrics of a checkpoint on the data's test part, or on its training part; or text from it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/evaluation.h"
+#include "cli/generate.h"
 #include "cli/json.h"
 #include "cli/run_directory.h"
 
@@ -57,6 +59,47 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
     return status;
 }
 
+/* A number that an option gives, from `least` to `most`; `fallback` without it. */
+static td_status *number(const td_arguments *arguments, const char *option, double least, double most, double fallback,
+                         double *out)
+{
+    const char *text = td_argument(arguments, option);
+    char *end = NULL;
+    *out = text ? strtod(text, &end) : fallback;
+    if (!text || (end != text && !*end && *out >= least && *out <= most))
+        return NULL;
+    return TD_ERROR(TD_INVALID_ARGUMENT, "eval: %s %s: it is a number from %g to %g", option, text, least, most);
+}
+
+static td_status *generate(const td_arguments *arguments, td_setup *setup)
+{
+    td_plan *plan = NULL;
+    td_store *store = NULL;
+    char *text = NULL;
+    double length = 0;
+    td_generation generation = {.prompt = td_argument(arguments, "--generate")};
+    TD_TRY(number(arguments, "--length", 0, 1e9, 400, &length));
+    TD_TRY(number(arguments, "--temperature", 0, 100, 0.8, &generation.temperature));
+    generation.length = (int64_t)length;
+    td_status *status = td_generation_plan(setup, NULL, &plan);
+    if (!status)
+        status = td_store_create(plan, &store);
+    if (!status)
+        status = load(td_argument(arguments, "--checkpoint"), store);
+    if (!status)
+        status = td_generate(setup, store, &generation, &text);
+    if (!status && td_argument_flag(arguments, "--json"))
+        status = td_json_print(
+            json_pack("{s:I, s:s%}", "steps", (json_int_t)td_store_steps(store), "text", text, strlen(text)),
+            arguments->out);
+    else if (!status)
+        fprintf(arguments->out, "%s\n", text);
+    td_free(text);
+    td_store_release(store);
+    td_plan_release(plan);
+    return status;
+}
+
 static td_status *run(const td_arguments *arguments)
 {
     if (!td_argument(arguments, "--checkpoint"))
@@ -67,7 +110,7 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
-        status = evaluate(arguments, &setup);
+        status = td_argument(arguments, "--generate") ? generate(arguments, &setup) : evaluate(arguments, &setup);
         td_setup_close(&setup);
     }
     td_config_destroy(config);
@@ -77,6 +120,9 @@ static td_status *run(const td_arguments *arguments)
 static const td_command_option options[] = {
     {"--checkpoint", "DIR", "a checkpoint, or the folder of a run: its newest one"},
     {"--part", "PART", "test (default) or train"},
+    {"--generate", "TEXT", "go on from this text, character by character, instead of measuring"},
+    {"--length", "N", "characters to generate (400)"},
+    {"--temperature", "T", "0: always the likeliest; 1: as likely as the model says (0.8)"},
     TD_OPTION_SET,
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
@@ -85,7 +131,7 @@ static const td_command_option options[] = {
 const td_command td_command_eval = {
     .name = "eval",
     .summary = "says how good a checkpoint is on a data set",
-    .usage = "CONFIG --checkpoint DIR [--part train] [--set KEY=VALUE]... [--json]",
+    .usage = "CONFIG --checkpoint DIR [--part train | --generate TEXT] [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
     .options = options,

@@ -12,7 +12,8 @@ typedef struct watcher {
     td_metric *seen;     /* auc over samples of known users; NULL without such a mask */
     double loss_sum;
     int64_t samples;
-    int32_t logit_output, loss_output; /* -1: none */
+    int32_t logit_output, scores_output, loss_output; /* -1: none */
+    int64_t right;                                    /* samples whose class has the largest score */
     td_status *error;
 } watcher;
 
@@ -24,13 +25,31 @@ static const td_tensor *field_of(const td_batch *batch, const char *name)
     return NULL;
 }
 
+/* Rows whose largest score, the first of equal ones, is that of the label. */
+static int64_t count_right(const td_tensor *scores, const int64_t *labels)
+{
+    const int64_t classes = scores->dims[1];
+    int64_t right = 0;
+    for (int64_t i = 0; i < scores->dims[0]; i++) {
+        const float *row = (const float *)scores->data + i * classes;
+        int64_t best = 0;
+        for (int64_t k = 1; k < classes; k++)
+            best = row[k] > row[best] ? k : best;
+        right += best == labels[i];
+    }
+    return right;
+}
+
 static td_status *add_batch(watcher *w, const td_step_report *report)
 {
     int64_t n = report->samples;
     if (w->loss_output >= 0)
         w->loss_sum += (double)*(const float *)report->outputs[w->loss_output].data * (double)n;
     w->samples += n;
-    const td_tensor *label = field_of(report->batch, td_dataset_schema(w->setup->dataset)->label);
+    const char *name = td_dataset_schema(w->setup->dataset)->label;
+    const td_tensor *label = name ? field_of(report->batch, name) : NULL;
+    if (w->scores_output >= 0 && label && label->dtype == TD_I64)
+        w->right += count_right(&report->outputs[w->scores_output], label->data);
     if (w->logit_output < 0 || !label || label->dtype != TD_F32)
         return NULL;
     const float *logits = report->outputs[w->logit_output].data;
@@ -76,6 +95,8 @@ static td_status *finish(watcher *w, td_evaluation *evaluation)
         TD_TRY(finish_metric(w->metrics[i], td_metric_name(i), evaluation));
     if (w->logit_output >= 0 && w->seen)
         TD_TRY(finish_metric(w->seen, "auc_seen_users", evaluation));
+    if (w->scores_output >= 0)
+        add_value(evaluation, "accuracy", (double)w->right / (double)w->samples);
     if (w->loss_output >= 0)
         add_value(evaluation, "val_loss", w->loss_sum / (double)w->samples);
     return NULL;
@@ -116,12 +137,15 @@ static bool part_is_empty(const td_setup *setup, td_part part)
     return (part == TD_PART_TEST ? schema->test_rows : schema->train_rows) == 0;
 }
 
-static int32_t list_outputs(const td_setup *setup, td_value outputs[2], watcher *w)
+static int32_t list_outputs(const td_setup *setup, td_value outputs[3], watcher *w)
 {
     int32_t n = 0;
     w->logit_output = setup->model.logit.id >= 0 ? n : -1;
     if (w->logit_output >= 0)
         outputs[n++] = setup->model.logit;
+    w->scores_output = setup->model.scores.id >= 0 ? n : -1;
+    if (w->scores_output >= 0)
+        outputs[n++] = setup->model.scores;
     w->loss_output = n;
     outputs[n++] = setup->model.loss;
     return n;
@@ -129,7 +153,7 @@ static int32_t list_outputs(const td_setup *setup, td_value outputs[2], watcher 
 
 td_status *td_evaluation_plan(td_setup *setup, const td_store *store, td_plan **out_plan)
 {
-    td_value outputs[2];
+    td_value outputs[3];
     watcher w = {.setup = setup};
     int32_t n = list_outputs(setup, outputs, &w);
     return td_plan_evaluate(setup->graph, outputs, n, &setup->options, store, out_plan);
@@ -142,7 +166,7 @@ td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_
     if (!setup->dataset || part_is_empty(setup, part))
         return NULL;
     watcher w = {.setup = setup};
-    td_value outputs[2];
+    td_value outputs[3];
     (void)list_outputs(setup, outputs, &w);
     td_status *status = create_metrics(&w);
     if (!status)

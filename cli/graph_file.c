@@ -61,7 +61,8 @@ td_status *td_model_from_file(const char *path, td_graph **out_graph, td_model *
     TD_TRY(status);
     td_value loss = td_graph_find(*out_graph, "loss");
     if (loss.id >= 0) {
-        *out_model = (td_model){.loss = loss, .logit = logit_of(*out_graph, loss)};
+        *out_model =
+            (td_model){.loss = loss, .logit = logit_of(*out_graph, loss), .scores = TD_NO_VALUE, .next = TD_NO_VALUE};
         return NULL;
     }
     td_graph_destroy(*out_graph);

@@ -77,7 +77,7 @@ static td_status *build_named(const td_model_options *options, const char *name,
 td_status *td_model_build(const td_model_options *options, td_graph **out_graph, td_model *out_model)
 {
     *out_graph = NULL;
-    *out_model = (td_model){.loss = TD_NO_VALUE, .logit = TD_NO_VALUE};
+    *out_model = (td_model){.loss = TD_NO_VALUE, .logit = TD_NO_VALUE, .scores = TD_NO_VALUE, .next = TD_NO_VALUE};
     const char *name = td_section_string(options->config, "model.name");
     bool from_file = td_section_has(options->config, "graph");
     if (name && from_file)
@@ -179,8 +179,8 @@ td_value td_model_bag(const td_model_options *options, td_graph *graph, const td
     return td_name(td_embedding_bag(table, inputs->ids[index], pooling), name);
 }
 
-td_value td_model_mlp(const td_model_options *options, td_value x, const char *name, const char *key, int64_t last,
-                      bool relu_last)
+td_value td_model_perceptron(const td_model_options *options, td_value x, const char *name, const char *key,
+                             int64_t last, bool relu_last)
 {
     int32_t hidden = td_section_count(options->config, key);
     for (int32_t i = 0; i <= hidden; i++) {

@@ -27,8 +27,10 @@ typedef struct td_model_options {
 } td_model_options;
 
 typedef struct td_model {
-    td_value loss;  /* one f32 number */
-    td_value logit; /* f32 [B, 1]: metrics are of it; TD_NO_VALUE: none */
+    td_value loss;   /* one f32 number */
+    td_value logit;  /* f32 [B, 1]: metrics are of it; TD_NO_VALUE: none */
+    td_value scores; /* f32 [B, classes]: the largest is the class; likewise */
+    td_value next;   /* f32 [B, T, symbols]: of the character after each; likewise */
 } td_model;
 
 typedef td_status *(*td_model_builder)(const td_model_options *options, td_graph *graph, td_model *out_model);
@@ -69,7 +71,19 @@ td_value td_model_bag(const td_model_options *options, td_graph *graph, const td
                       const char *prefix, int64_t dim);
 /* Linear layers "<name>.<i>" with ReLU between them: the widths listed under `key`, then `last`. relu_last: after the last
  * one too. */
-td_value td_model_mlp(const td_model_options *options, td_value x, const char *name, const char *key, int64_t last,
-                      bool relu_last);
+td_value td_model_perceptron(const td_model_options *options, td_value x, const char *name, const char *key,
+                             int64_t last, bool relu_last);
+
+/* ---- images and classes: model_images.c ---- */
+
+/* The input "image" as f32 [B, channels, height, width]; the label i64 [B], and how many classes there are. */
+td_status *td_model_image(const td_model_options *options, td_graph *graph, td_value *out_image) TD_MUST_USE;
+td_status *td_model_classes(const td_model_options *options, td_graph *graph, td_value *out_label,
+                            int64_t *out_classes) TD_MUST_USE;
+/* How the weights and the bias of a layer with so many inputs start, by model.initial. */
+td_status *td_model_initial(const td_model_options *options, int64_t fan_in, td_initializer *out_weight,
+                            td_initializer *out_bias) TD_MUST_USE;
+/* Linear layers "<name>1", .. with ReLU between them: the widths of model.hidden, then `last`. */
+td_status *td_model_layers(const td_model_options *options, const char *name, int64_t last, td_value *x) TD_MUST_USE;
 
 #endif

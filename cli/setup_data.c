@@ -14,6 +14,7 @@ typedef struct lists {
     td_cross *crosses;
     int64_t *table_rows;
     char *train, *test, *cache;
+    td_image_step *image_steps;
     td_transform transform;
 } lists;
 
@@ -23,6 +24,7 @@ static void free_lists(lists *l)
     td_free(l->categorical);
     td_free(l->crosses);
     td_free(l->table_rows);
+    td_free(l->image_steps);
     td_free(l->train);
     td_free(l->test);
     td_free(l->cache);
@@ -112,10 +114,45 @@ static td_status *files(td_section root, lists *l, td_dataset_options *options)
     options->train = l->train;
     options->test = l->test;
     options->cache = l->cache;
-    options->train_share = td_section_float(root, "data.train_share");
+    if (td_section_has(root, "data.train_share"))
+        options->train_share = td_section_float(root, "data.train_share");
     options->most_rows = td_section_int(root, "data.most_rows");
     options->bad_rows = td_section_float(root, "data.bad_rows");
-    options->skip_bad_ids = !strcmp(td_section_string(root, "data.bad_ids"), "skip");
+    const char *bad_ids = td_section_string(root, "data.bad_ids");
+    options->skip_bad_ids = bad_ids && !strcmp(bad_ids, "skip");
+    return NULL;
+}
+
+static td_status *image_step(td_section item, td_image_step *out)
+{
+    const char *op = td_section_string(item, "op");
+    const int32_t sizes = td_section_count(item, "size");
+    *out = (td_image_step){.kind = TD_IMAGE_HWC_TO_CHW};
+    if (!strcmp(op, "resize")) {
+        if (sizes != 1 && sizes != 2)
+            return TD_SECTION_ERROR(item, "size", "resize needs size: [height, width]");
+        *out = (td_image_step){.kind = TD_IMAGE_RESIZE,
+                               .height = td_section_int_at(item, "size", 0),
+                               .width = td_section_int_at(item, "size", sizes - 1)};
+    } else if (!strcmp(op, "rescale")) {
+        *out = (td_image_step){.kind = TD_IMAGE_RESCALE,
+                               .factor = td_section_float(item, "factor"),
+                               .shift = td_section_float(item, "shift")};
+    } else if (!strcmp(op, "type_cast")) {
+        *out = (td_image_step){.kind = TD_IMAGE_TYPE_CAST,
+                               .dtype = strcmp(td_section_string(item, "dtype"), "u8") ? TD_F32 : TD_U8};
+    }
+    return NULL;
+}
+
+static td_status *image_steps(td_section root, lists *l, td_dataset_options *options)
+{
+    const int32_t n = td_section_count(root, "data.transforms");
+    TD_TRY(TD_NEW(l->image_steps, n + 1));
+    for (int32_t i = 0; i < n; i++)
+        TD_TRY(image_step(td_section_item(root, "data.transforms", i), &l->image_steps[i]));
+    options->image_steps = l->image_steps;
+    options->n_image_steps = n;
     return NULL;
 }
 
@@ -131,6 +168,11 @@ static td_status *fill(td_section root, lists *l, td_dataset_options *options)
         TD_TRY(csv(root, l, options));
     if (td_section_has(root, "data.least_positive"))
         options->least_positive = td_section_float(root, "data.least_positive");
+    TD_TRY(image_steps(root, l, options));
+    if (td_section_has(root, "data.context"))
+        options->context = td_section_int(root, "data.context");
+    if (td_section_has(root, "data.test_windows"))
+        options->test_windows = td_section_int(root, "data.test_windows");
     if (!td_section_has(root, "data.train_rows"))
         return NULL;
     options->synthetic = (td_synthetic_options){.train_rows = td_section_int(root, "data.train_rows"),
@@ -160,7 +202,7 @@ td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
     *out_dataset = NULL;
     const char *format = td_section_string(root, "data.format");
     if (!format)
-        return TD_SECTION_ERROR(root, "data", "data.format is missing: criteo, csv, ratings or synthetic");
+        return TD_SECTION_ERROR(root, "data", "data.format is missing: criteo, csv, idx, ratings, synthetic or text");
     lists l = {0};
     td_reading reading = {.stream = reading_stream(root)};
     td_dataset_options options = td_dataset_defaults(format);
@@ -194,6 +236,7 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     td_loader_options options = loader_options(setup, TD_PART_TRAIN);
     options.epochs = td_section_int(setup->root, "train.epochs");
     options.shuffle = td_section_bool(setup->root, "data.shuffle");
+    options.shuffle_buffer = td_section_int(setup->root, "data.shuffle_buffer");
     options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
     options.start_epoch = start_epoch;
     options.start_batch = start_batch;

@@ -116,6 +116,8 @@ static void print_result(const td_summary *summary, FILE *stream)
             (double)summary->training->loss);
     if (td_evaluation_value(summary->evaluation, "auc", &value))
         fprintf(stream, ", auc %.4f", value);
+    else if (td_evaluation_value(summary->evaluation, "accuracy", &value))
+        fprintf(stream, ", accuracy %.4f", value);
     if (!isnan(summary->generator_auc))
         fprintf(stream, " (the generator's own %.4f)", summary->generator_auc);
     if (td_evaluation_value(summary->evaluation, "auc_seen_users", &value))

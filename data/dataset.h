@@ -45,6 +45,8 @@ typedef struct td_field_form {
     td_field_role role;
     int32_t rank, first, first_column;
     int64_t width;
+    int64_t dims[3]; /* rank 4 */
+    td_dtype dtype;  /* f32: the role's own */
     bool ragged, shifted;
 } td_field_form;
 

@@ -63,9 +63,10 @@ td_status *td_dataset_add_field(td_dataset *dataset, td_field_form form)
     td_schema_field *field = &dataset->fields[n];
     *field = (td_schema_field){.role = form.role,
                                .kind = form.ragged ? TD_RAGGED : TD_DENSE,
-                               .dtype = dtypes[form.role],
+                               .dtype = form.dtype != TD_F32 ? form.dtype : dtypes[form.role],
                                .rank = form.rank,
-                               .width = form.width};
+                               .width = form.width,
+                               .dims = {form.dims[0], form.dims[1], form.dims[2]}};
     dataset->plans[n] = (td_field_plan){.first = form.first};
     dataset->schema.n_fields++; /* from here on td_dataset_destroy frees what it holds */
     field->name = td_strdup(form.name);

@@ -14,8 +14,10 @@ static void fetch(const td_rows *rows, int64_t row)
 void td_fill_dims(const td_schema_field *field, int64_t n, td_tensor *tensor)
 {
     tensor->dims[0] = n;
-    if (field->rank > 1)
+    if (field->rank == 2)
         tensor->dims[1] = field->width;
+    for (int32_t axis = 1; field->rank == 4 && axis < 4; axis++)
+        tensor->dims[axis] = field->dims[axis - 1];
 }
 
 static void fill_ids(const td_rows *rows, const unsigned char *record, const td_field_plan *plan, int64_t width,

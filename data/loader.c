@@ -50,6 +50,25 @@ td_loader_options td_loader_defaults(void)
 
 /* ---- what a batch holds --------------------------------------------------------------------------------------------- */
 
+/* Positions [begin, begin + n) of an epoch's order: a permutation of all rows, or of each run of shuffle_buffer rows by itself,
+ * with the run's number in the seed. */
+static void shuffle_rows(const td_loader *loader, int64_t epoch, int64_t begin, int64_t n, int64_t *rows)
+{
+    const int64_t all = loader->part_rows, buffer = loader->options.shuffle_buffer;
+    const int64_t size = buffer > 0 && buffer < all ? buffer : all;
+    int64_t run = -1;
+    td_order order = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = begin + i, first = at / size * size;
+        if (at / size != run) {
+            run = at / size;
+            td_order_init(&order, all - first < size ? all - first : size,
+                          loader->options.seed + (uint64_t)run * 0x9e3779b97f4a7c15u, epoch);
+        }
+        rows[i] = first + td_order_at(&order, at - first);
+    }
+}
+
 /* Which rows batch `number` has, into slot->rows. */
 static void choose_rows(const td_loader *loader, int64_t number, slot *to)
 {
@@ -59,11 +78,10 @@ static void choose_rows(const td_loader *loader, int64_t number, slot *to)
     int64_t begin = batch->index * loader->options.batch;
     int64_t left = loader->part_rows - begin;
     batch->samples = left < loader->options.batch ? left : loader->options.batch;
-    td_order order;
     if (loader->options.shuffle)
-        td_order_init(&order, loader->part_rows, loader->options.seed, batch->epoch);
+        shuffle_rows(loader, batch->epoch, begin, batch->samples, to->rows);
     for (int64_t i = 0; i < batch->samples; i++)
-        to->rows[i] = loader->first_row + (loader->options.shuffle ? td_order_at(&order, begin + i) : begin + i);
+        to->rows[i] = loader->first_row + (loader->options.shuffle ? to->rows[i] : begin + i);
 }
 
 static void fill_slot(const td_loader *loader, int64_t number, slot *to)
@@ -186,6 +204,9 @@ static td_status *check(const td_loader_options *options)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data.batch is %lld; it must be at least 1", (long long)options->batch);
     if (options->epochs < 0)
         return TD_ERROR(TD_INVALID_ARGUMENT, "epochs is %lld; 0 is without end", (long long)options->epochs);
+    if (options->shuffle_buffer < 0)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "data.shuffle_buffer is %lld; 0 shuffles all rows",
+                        (long long)options->shuffle_buffer);
     if (options->depth < LEAST_DEPTH || options->depth > MOST_DEPTH)
         return TD_ERROR(TD_INVALID_ARGUMENT, "loader: depth is %d; it must be from %d (three batches may be out) to %d",
                         options->depth, LEAST_DEPTH, MOST_DEPTH);

@@ -91,6 +91,21 @@ typedef struct td_synthetic_options {
  * rows so far. From the thread that opens the data set. */
 typedef void (*td_on_reading)(void *context, const char *path, int64_t bytes, int64_t of_bytes, int64_t rows);
 
+/* One step of what becomes of an image (idx): bilinear to height x width; times factor plus shift, f32; channels first; f32 or u8
+ * by cutting off. */
+typedef enum td_image_step_kind {
+    TD_IMAGE_RESIZE = 0,
+    TD_IMAGE_RESCALE,
+    TD_IMAGE_HWC_TO_CHW,
+    TD_IMAGE_TYPE_CAST
+} td_image_step_kind;
+typedef struct td_image_step {
+    td_image_step_kind kind;
+    int64_t height, width; /* resize */
+    double factor, shift;  /* rescale */
+    td_dtype dtype;        /* type_cast */
+} td_image_step;
+
 /* What to open. Start from td_dataset_defaults; all pointers are borrowed for the call only. Settings that a format
  * does not have are ignored by it; they are listed per format below. */
 typedef struct td_dataset_options {
@@ -136,6 +151,13 @@ typedef struct td_dataset_options {
 
     td_on_reading on_reading; /* NULL: nobody is told */
     void *on_reading_context;
+
+    /* idx: none: over 255, channels first. */
+    const td_image_step *image_steps;
+    int32_t n_image_steps;
+
+    int64_t context;      /* text: characters read of a window; it has one more */
+    int64_t test_windows; /* text: spread evenly over the test part; 0: all that lie side by side */
 } td_dataset_options;
 
 /* Format by format:
@@ -147,7 +169,12 @@ typedef struct td_dataset_options {
  *   ratings    TSV without header: user, movie (from 1), rating, time; put in order of time, then user, then movie.
  *              Fields "ids_t0" (user - 1) and "ids_t1" (movie - 1) i64 [B], "label" f32 [B, 1], "seen_user" u8 [B]: 1
  *              where the user has rows in the training part.
- *   synthetic  fields "dense" f32 [B, n_dense], "ids_t<i>" i64 ([B], or ragged if bag > 1), "label" f32 [B, 1]. */
+ *   synthetic  fields "dense" f32 [B, n_dense], "ids_t<i>" i64 ([B], or ragged if bag > 1), "label" f32 [B, 1].
+ *   idx        images and classes as MNIST comes: `train` and `test` are files of images (bytes [N, height, width], or [N,
+ *              height, width, channels]), named ..images-idx3.. (4); labels are beside them, ..labels-idx1... Fields "image"
+ *              [B, channels, height, width] as image_steps leave it, "label" i64 [B]. Without `test` there is no test part.
+ *   text       a file of characters (bytes). Rows are windows: of the training part at every character, of the rest as
+ *              test_windows says. Field "ids" i64 [B, context + 1]: places among the bytes that occur, in order. */
 td_dataset_options td_dataset_defaults(const char *format);
 int32_t td_dataset_format_count(void);
 const char *td_dataset_format_name(int32_t index);
@@ -166,10 +193,12 @@ typedef struct td_schema_field {
     const char *name;
     td_field_role role;
     td_kind kind;       /* dense or ragged */
-    td_dtype dtype;     /* numbers, label: f32; ids: i64; mask: u8 */
-    int32_t rank;       /* dense: 1 for [B], 2 for [B, width] */
+    td_dtype dtype;     /* numbers, label: f32 (idx: u8 too, i64); ids: i64; mask: u8 */
+    int32_t rank;       /* dense: 1 for [B], 2 for [B, width], 4 for [B, dims] */
     int64_t width;      /* elements per row; ragged: the longest bag, so a batch of B rows has at most B * width ids */
-    int64_t table_rows; /* ids: every id is in [0, table_rows), after column shifts; else 0 */
+    int64_t dims[3];    /* rank 4: channels, height, width */
+    int64_t table_rows; /* ids, classes: every id is in [0, table_rows), after column shifts; else 0 */
+    const unsigned char *symbols; /* text: the byte that each id stands for; else NULL */
     /* Per element of `width`: the name of its column, and for ids how many different ids that column has. Ragged and
      * rank 1: one. */
     const char *const *columns;
@@ -229,6 +258,7 @@ typedef struct td_loader_options {
     int64_t epochs; /* 0: without end */
     /* A fresh permutation of the part for each epoch, a function of (seed, epoch) alone; false: in order. */
     bool shuffle;
+    int64_t shuffle_buffer; /* above 0: rows are permuted within consecutive runs of so many only */
     uint64_t seed;
     bool drop_remainder;              /* leave out an epoch's short last batch */
     int32_t depth;                    /* batches made ahead, those handed out included; at least 4 */

@@ -42,10 +42,13 @@ td_status *td_model_dlrm(const td_model_options *options, td_graph *graph, td_mo
     td_value vectors[TD_MODEL_MOST_TABLES + 1], bottom = TD_NO_VALUE;
     int32_t n = 0;
     if (has_bottom)
-        vectors[n++] = bottom = td_model_mlp(options, inputs.numbers, "bottom", "model.bottom", dim, true);
+        vectors[n++] = bottom = td_model_perceptron(options, inputs.numbers, "bottom", "model.bottom", dim, true);
     for (int32_t i = 0; i < inputs.n_tables; i++)
         vectors[n++] = td_model_bag(options, graph, &inputs, i, "table.", dim);
-    td_value logit = td_model_mlp(options, interact(options, bottom, vectors, n), "top", "model.top", 1, false);
-    *out_model = (td_model){.loss = td_name(td_bce_with_logits(logit, inputs.label), "loss"), .logit = logit};
+    td_value logit = td_model_perceptron(options, interact(options, bottom, vectors, n), "top", "model.top", 1, false);
+    *out_model = (td_model){.loss = td_name(td_bce_with_logits(logit, inputs.label), "loss"),
+                            .logit = logit,
+                            .scores = TD_NO_VALUE,
+                            .next = TD_NO_VALUE};
     return NULL;
 }

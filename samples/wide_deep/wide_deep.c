@@ -36,8 +36,11 @@ td_status *td_model_wide_deep(const td_model_options *options, td_graph *graph, 
     if (inputs.numbers.id >= 0)
         parts[n++] = inputs.numbers;
     td_value features = n == 1 ? parts[0] : td_name(td_concat(n, parts, 1), "deep/concat");
-    td_value deep = td_model_mlp(options, features, "mlp", "model.hidden", 1, false);
+    td_value deep = td_model_perceptron(options, features, "mlp", "model.hidden", 1, false);
     td_value logit = td_name(td_add(wide_part(options, graph, &inputs), deep), "logit");
-    *out_model = (td_model){.loss = td_name(td_bce_with_logits(logit, inputs.label), "loss"), .logit = logit};
+    *out_model = (td_model){.loss = td_name(td_bce_with_logits(logit, inputs.label), "loss"),
+                            .logit = logit,
+                            .scores = TD_NO_VALUE,
+                            .next = TD_NO_VALUE};
     return NULL;
 }

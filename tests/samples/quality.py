@@ -1,6 +1,6 @@
 """usage: quality.py TANDEM SAMPLE
 Trains a sample as its configuration says and holds what it reaches to the README's numbers. The bounds are those of the same
-model in PyTorch over several seeds (samples/wide_deep/README.md, samples/dlrm/README.md), for this configuration's seed."""
+model in PyTorch over several seeds (samples/wide_deep/README.md, samples/dlrm/README.md, samples/lenet/README.md), for this configuration's seed."""
 import sys
 
 from runs import SKIPPED, Runs, check, shared_data
@@ -8,6 +8,7 @@ from runs import SKIPPED, Runs, check, shared_data
 # Configuration, data that must be at hand, and the least and most that each metric may be.
 SAMPLES = {
     "adult": ("wide_deep/wide_deep.yaml", None, {"auc": (0.9095, 0.9200), "logloss": (0.3100, 0.3210)}),
+    "lenet": ("lenet/lenet.yaml", None, {"accuracy": (0.9580, 0.9800)}),
     "movielens": ("dlrm/movielens.yaml", "movielens-100k/ratings.tsv",
                   {"auc": (0.7016, 0.7100), "auc_seen_users": (0.750, 0.760), "logloss": (0.6150, 0.6300)}),
 }

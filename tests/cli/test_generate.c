@@ -1,0 +1,135 @@
+/* The samples gpt, lenet and mlp through the program: they train a few steps, evaluate, and gpt goes on from a text, the same way
+ * each time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+
+#include "cli/command.h"
+
+#define SAMPLES TD_SOURCE_DIR "/samples"
+
+static char folder[256];
+static char out[1 << 18], errors[1 << 14];
+
+#define RUN(...) run_words((char *[]){"tandem", __VA_ARGS__, NULL})
+static int run_words(char **argv)
+{
+    int argc = 0;
+    while (argv[argc])
+        argc++;
+    memset(out, 0, sizeof out);
+    memset(errors, 0, sizeof errors);
+    FILE *stream = fmemopen(out, sizeof out, "w"), *error_stream = fmemopen(errors, sizeof errors, "w");
+    int code = td_program(argc, argv, stream, error_stream);
+    fclose(stream);
+    fclose(error_stream);
+    return code;
+}
+
+#define SUCCEED(...)                                                                                                   \
+    do {                                                                                                               \
+        int code_ = RUN(__VA_ARGS__);                                                                                  \
+        if (code_)                                                                                                     \
+            print_message("%s\n", errors);                                                                             \
+        assert_int_equal(code_, 0);                                                                                    \
+    } while (0)
+
+static int enter(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/cli_generate_XXXXXX", TD_BINARY_DIR);
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : 1;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return chdir(TD_BINARY_DIR) == 0 && system(command) == 0 ? 0 : 1;
+}
+
+#define SMALL_GPT "--set", "model.layers=1", "--set", "model.width=32", "--set", "data.context=16"
+
+static void test_gpt_goes_on_from_a_text(void **state)
+{
+    (void)state;
+    char first[512];
+    SUCCEED("train", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--set", "train.steps=20", "--set", "data.test_windows=5",
+            "--run", "gpt");
+    SUCCEED("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", "The King", "--length",
+            "40");
+    assert_int_equal(strlen(out), 8 + 40 + 1);
+    assert_memory_equal(out, "The King", 8);
+    memcpy(first, out, sizeof first);
+    SUCCEED("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", "The King", "--length",
+            "40");
+    assert_string_equal(out, first);
+    SUCCEED("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", "The King", "--length",
+            "40", "--temperature", "0");
+    assert_string_not_equal(out, first);
+    assert_int_equal(RUN("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", "a%b"), 2);
+    assert_non_null(strstr(errors, "character 2 of the text (byte 37) does not occur in the training text"));
+    assert_int_equal(RUN("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", ""), 2);
+    assert_int_equal(
+        RUN("eval", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--checkpoint", "gpt", "--generate", "a", "--length", "many"),
+        2);
+}
+
+static double metric(const char *run, const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/summary.json", run);
+    json_t *summary = json_load_file(path, 0, NULL);
+    assert_non_null(summary);
+    const json_t *value = json_object_get(json_object_get(summary, "metrics"), name);
+    assert_true(json_is_number(value));
+    const double number = json_number_value(value);
+    json_decref(summary);
+    return number;
+}
+
+static void test_images_are_told_apart_better_than_by_chance(void **state)
+{
+    (void)state;
+    SUCCEED("train", SAMPLES "/lenet/lenet.yaml", "--set", "train.steps=120", "--set", "data.most_rows=2000", "--run",
+            "lenet");
+    assert_true(metric("lenet", "accuracy") > 0.5);
+    SUCCEED("train", SAMPLES "/lenet/classic.yaml", "--set", "train.steps=3", "--set", "data.most_rows=200", "--run",
+            "classic");
+    assert_true(metric("classic", "accuracy") >= 0);
+    SUCCEED("train", SAMPLES "/mlp/mlp.yaml", "--set", "train.steps=30", "--set", "data.most_rows=2000", "--run",
+            "mlp");
+    assert_true(metric("mlp", "accuracy") > 0.5);
+    assert_int_equal(RUN("eval", SAMPLES "/lenet/lenet.yaml", "--checkpoint", "lenet", "--generate", "a"), 2);
+    assert_non_null(strstr(errors, "--generate needs a model that predicts characters, like gpt"));
+}
+
+static void test_settings_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("plan", SAMPLES "/gpt/gpt.yaml", "--set", "model.heads=3"), 2);
+    assert_non_null(strstr(errors, "model.heads 3 does not divide model.width 128"));
+    assert_int_equal(RUN("plan", SAMPLES "/lenet/lenet.yaml", "--set", "model.initial=normal"), 2);
+    assert_non_null(strstr(errors, "is neither fan_in nor normal(0.02)"));
+    assert_int_equal(RUN("plan", SAMPLES "/lenet/lenet.yaml", "--set", "model.padding=[1]"), 2);
+    assert_non_null(strstr(errors, "one number for each convolution"));
+    assert_int_equal(RUN("plan", SAMPLES "/lenet/classic.yaml", "--set", "data.transforms=[resize]"), 2);
+    assert_non_null(strstr(errors, "resize needs size"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt_goes_on_from_a_text),
+        cmocka_unit_test(test_images_are_told_apart_better_than_by_chance),
+        cmocka_unit_test(test_settings_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
