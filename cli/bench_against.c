@@ -1,5 +1,9 @@
 /* tandem bench CONFIG --against DEVICE: the same steps on the configuration's plan and on a single device, interleaved block
- * by block so that both see the same machine; then side by side. */
+ * by block so that both see the same machine; then side by side.
+ *
+ * Beside them stands the critical path of the cut step, from times of single ops. Those come from runs on one device each, never
+ * from the cut run: every second block of the single side has its ops timed (and does not count for its step time); for each
+ * other device that the plan uses there is a witness, a run with everything on that device and the same cores. */
 #include "cli/bench_against.h"
 
 #include <math.h>
@@ -8,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "cli/bench_path.h"
 #include "cli/json.h"
 #include "cli/limited_source.h"
 #include "cli/setup.h"
@@ -15,9 +20,9 @@
 #include "cli/table.h"
 #include "tandem/session.h"
 
-enum { BLOCK = 5, WARM_UP = 3, USUAL_STEPS = 40 };
+enum { BLOCK = 5, WARM_UP = 3, USUAL_STEPS = 40, MOST_WITNESSES = 8 };
 
-/* One of the two runs. */
+/* One of the runs. */
 typedef struct side {
     const char *title;
     td_train_options *options;
@@ -29,8 +34,16 @@ typedef struct side {
     int64_t steps; /* of all blocks, the warm-up too */
     float loss;
     uint64_t checksum;
+    bool times_ops; /* now: its steps do not count */
     td_status *error;
 } side;
+
+/* Everything on a device that only the cut run uses too. */
+typedef struct witness {
+    side side;
+    td_train_options options;
+    char *device;
+} witness;
 
 typedef struct comparison {
     td_setup *setup;
@@ -38,12 +51,15 @@ typedef struct comparison {
     char *single;
     bool lifted;
     td_train_options single_options;
+    witness witnesses[MOST_WITNESSES];
+    int32_t n_witnesses;
+    double path_s; /* the critical path of the cut step; 0: not known */
 } comparison;
 
 static bool on_step(void *context, const td_step_report *report)
 {
     side *s = context;
-    bool warm = s->steps++ < WARM_UP;
+    bool warm = s->steps++ < WARM_UP || s->times_ops;
     s->loss = report->loss;
     s->error =
         warm ? NULL : td_statistics_add(&s->statistics, TD_STATISTICS_LEFT_OUT, report->samples, report->seconds);
@@ -81,18 +97,91 @@ static void close_side(side *s)
     td_statistics_deinit(&s->statistics);
 }
 
+/* ---- the critical path ------------------------------------------------------------------------------------------------------------ */
+
+/* A witness for a device, with the devices and cores of the single side but the other default. */
+static td_status *open_witness(comparison *c, const char *device)
+{
+    if (c->n_witnesses == MOST_WITNESSES)
+        return TD_ERROR(TD_UNSUPPORTED, "bench compares at most %d devices", MOST_WITNESSES);
+    witness *w = &c->witnesses[c->n_witnesses++];
+    bool lifted = false, host = !strcmp(device, "cpu");
+    w->options = td_train_defaults();
+    TD_TRY(td_setup_single(c->setup->root, c->setup->steps, host ? NULL : device, &w->options, &w->device, &lifted));
+    td_free(w->device);
+    w->device = td_strdup(device);
+    if (!w->device)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a name");
+    td_default_device(&w->options, device);
+    w->side = (side){.title = w->device, .options = &w->options};
+    TD_TRY(open_side(c, &w->side));
+    td_session_time_ops(w->side.session, true);
+    return NULL;
+}
+
+static td_status *open_witnesses(comparison *c)
+{
+    for (int32_t i = 0; i < td_session_devices(c->sides[0].session); i++) {
+        td_device_counters device = td_session_device(c->sides[0].session, i);
+        if (strcmp(device.name, c->single) != 0 && td_plan_device(c->sides[0].plan, i).busy_s > 0)
+            TD_TRY(open_witness(c, device.name));
+    }
+    return NULL;
+}
+
+static void close_witnesses(comparison *c)
+{
+    for (int32_t i = 0; i < c->n_witnesses; i++) {
+        close_side(&c->witnesses[i].side);
+        td_train_options_deinit(&c->witnesses[i].options);
+        td_free(c->witnesses[i].device);
+    }
+}
+
+static td_status *find_path(comparison *c)
+{
+    td_measured_ops ops[MOST_WITNESSES + 1] = {{0}};
+    td_session_counters counters = td_session_read_counters(c->sides[0].session);
+    int32_t missing = 0, n = 0;
+    td_status *status = td_measured_ops_read(c->sides[1].session, c->single, &ops[n++]);
+    for (int32_t i = 0; i < c->n_witnesses && !status; i++)
+        status = td_measured_ops_read(c->witnesses[i].side.session, c->witnesses[i].device, &ops[n++]);
+    if (!status)
+        status = td_bench_critical_path(c->sides[0].plan, &counters, ops, n, &c->path_s, &missing);
+    if (missing)
+        c->path_s = 0;
+    for (int32_t i = 0; i < n; i++)
+        td_measured_ops_deinit(&ops[i]);
+    return status;
+}
+
+/* ---- the run ---------------------------------------------------------------------------------------------------------------------- */
+
+/* One block of each side, then of the witnesses. In every second one the single side has its ops timed. */
+static td_status *run_blocks(comparison *c, int64_t index, int64_t steps)
+{
+    side *single = &c->sides[1];
+    single->times_ops = index % 2 == 1;
+    td_session_time_ops(single->session, single->times_ops);
+    for (int i = 0; i < 2; i++)
+        TD_TRY(run_block(&c->sides[i], steps));
+    for (int32_t i = 0; i < c->n_witnesses && single->times_ops; i++)
+        TD_TRY(run_block(&c->witnesses[i].side, steps));
+    return NULL;
+}
+
 static td_status *run_both(comparison *c, int64_t steps)
 {
     for (int i = 0; i < 2; i++)
         TD_TRY(open_side(c, &c->sides[i]));
+    TD_TRY(open_witnesses(c));
     for (int i = 0; i < 2; i++)
         TD_TRY(run_block(&c->sides[i], WARM_UP));
     for (int64_t done = 0; done < steps; done += BLOCK)
-        for (int i = 0; i < 2; i++)
-            TD_TRY(run_block(&c->sides[i], steps - done < BLOCK ? steps - done : BLOCK));
+        TD_TRY(run_blocks(c, done / BLOCK, steps - done < BLOCK ? steps - done : BLOCK));
     for (int i = 0; i < 2; i++)
         TD_TRY(td_store_checksum(c->sides[i].store, &c->sides[i].checksum));
-    return NULL;
+    return find_path(c);
 }
 
 /* ---- results ------------------------------------------------------------------------------------------------------------------- */
@@ -132,11 +221,12 @@ static json_t *side_json(side *s)
 
 static td_status *print_json(comparison *c, FILE *out)
 {
-    return td_json_print(json_pack("{s:s, s:I, s:s, s:b, s:b, s:o, s:o}", "model", c->setup->name, "steps",
+    json_t *path = c->path_s > 0 ? json_real(1e3 * c->path_s) : json_null();
+    return td_json_print(json_pack("{s:s, s:I, s:s, s:b, s:b, s:o, s:o, s:o}", "model", c->setup->name, "steps",
                                    (json_int_t)c->sides[0].statistics.n, "single_device", c->single,
                                    "memory_limit_lifted", (int)c->lifted, "same_parameters",
-                                   c->sides[0].checksum == c->sides[1].checksum, "plan", side_json(&c->sides[0]),
-                                   "single", side_json(&c->sides[1])),
+                                   c->sides[0].checksum == c->sides[1].checksum, "critical_path_ms", path, "plan",
+                                   side_json(&c->sides[0]), "single", side_json(&c->sides[1])),
                          out);
 }
 
@@ -181,6 +271,12 @@ static td_status *print_table(comparison *c, FILE *out)
     fprintf(out, "%s, batch %lld, %lld steps each, interleaved\n\n", c->setup->name, (long long)c->setup->batch,
             (long long)c->sides[0].statistics.n);
     TD_TRY(td_table_print(&table, "  ", out));
+    if (c->path_s > 0)
+        fprintf(out,
+                "\n  critical path of the cut step, from times of its ops on one device each: %s; the step takes %.2f "
+                "of it",
+                td_format_seconds(time[0][0], c->path_s),
+                td_statistics_quantile(&c->sides[0].statistics, 0.5) / c->path_s);
     fprintf(out, "\n  parameters after the last step are %s\n",
             c->sides[0].checksum == c->sides[1].checksum ? "the same, bit for bit" : "not the same");
     return NULL;
@@ -203,6 +299,7 @@ static td_status *compare(const td_arguments *arguments, comparison *c, int64_t 
         status = td_argument_flag(arguments, "--json") ? print_json(c, arguments->out) : print_table(c, arguments->out);
     for (int i = 0; i < 2; i++)
         close_side(&c->sides[i]);
+    close_witnesses(c);
     td_train_options_deinit(&c->single_options);
     td_free(c->single);
     return status;

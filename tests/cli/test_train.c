@@ -348,9 +348,11 @@ static void test_bench_finds_both_sides_equal(void **state)
     assert_true(json_is_true(json_object_get(json, "same_parameters")));
     assert_true(json_is_true(json_object_get(json, "memory_limit_lifted")));
     assert_int_equal(json_integer_value(json_object_get(json, "steps")), 12);
+    assert_true(json_number_value(json_object_get(json, "critical_path_ms")) > 0);
     json_decref(json);
     SUCCEED("bench", "x.yaml", "--against", "cpu", "--steps", "3");
     assert_non_null(strstr(out, "the same, bit for bit"));
+    assert_null(strstr(out, "critical path")); /* too few steps: no op was timed */
     assert_int_equal(RUN("bench", "x.yaml", "--against", "gpu"), 2);
 }
 
