@@ -51,7 +51,7 @@ enum { TD_BENCH_MOST_FACTS = 10 };
 /* What one op took of a step. */
 typedef struct td_bench_op {
     char name[64], op[32];
-    double seconds;
+    double seconds, flops, bytes;
 } td_bench_op;
 
 typedef struct td_bench_result {

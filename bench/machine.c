@@ -16,8 +16,8 @@ enum { REPEATS = 5 };
 double td_bench_bound(const td_machine_limits *limits, double flops, double stream_bytes, double row_bytes)
 {
     double seconds = limits->flops > 0 ? flops / limits->flops : 0;
-    if (limits->copy_bytes > 0)
-        seconds += stream_bytes / limits->copy_bytes;
+    if (limits->stream_bytes > 0)
+        seconds += stream_bytes / limits->stream_bytes;
     if (limits->gather_bytes > 0)
         seconds += row_bytes / limits->gather_bytes;
     return seconds;
@@ -73,7 +73,25 @@ static double best_rate(td_team *team, int64_t tasks, td_team_task task, traffic
     return best;
 }
 
-static td_status *measure_memory(td_team *team, double row_size, td_machine_limits *limits)
+/* Copies of `streamed` bytes, half read and half written, so often that clock and team do not show. */
+static double stream_rate(td_team *team, traffic *t, double streamed)
+{
+    enum { TASKS = 8 };
+    static const double enough = 64 << 20;
+    double bytes = streamed < 65536 ? 65536 : streamed > (double)t->bytes ? (double)t->bytes : streamed, best = 0;
+    int64_t times = bytes < enough ? (int64_t)(enough / bytes) : 1;
+    t->per_task = (int64_t)bytes / 2 / TASKS;
+    for (int32_t i = 0; i < REPEATS; i++) {
+        int64_t begin = td_clock_ns();
+        for (int64_t k = 0; k < times; k++)
+            td_team_run(team, TASKS, copy_task, t);
+        double rate = (double)(2 * TASKS * t->per_task * times) / (1e-9 * (double)(td_clock_ns() - begin));
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+static td_status *measure_memory(td_team *team, double row_size, double streamed, td_machine_limits *limits)
 {
     enum { TASKS = 64 };
     traffic t = {.bytes = (int64_t)512 << 20};
@@ -84,6 +102,7 @@ static td_status *measure_memory(td_team *team, double row_size, td_machine_limi
     t.to = t.from + t.bytes / 2;
     t.per_task = t.bytes / 2 / TASKS;
     limits->copy_bytes = best_rate(team, TASKS, copy_task, &t, (double)t.bytes);
+    limits->stream_bytes = stream_rate(team, &t, streamed);
     if (row_size >= 1) {
         t.row_size = ((int64_t)row_size + 63) / 64 * 64;
         t.rows = t.bytes / t.row_size;
@@ -145,12 +164,12 @@ static td_status *measure_products(int32_t threads, td_machine_limits *limits)
 }
 #endif
 
-td_status *td_machine_measure(int32_t threads, double row_size, td_machine_limits *out_limits)
+td_status *td_machine_measure(int32_t threads, double row_size, double streamed, td_machine_limits *out_limits)
 {
     td_team *team = NULL;
     *out_limits = (td_machine_limits){0};
     TD_TRY(td_team_create(threads, NULL, 0, &team));
-    td_status *status = measure_memory(team, row_size, out_limits);
+    td_status *status = measure_memory(team, row_size, streamed, out_limits);
     td_team_destroy(team);
     return status ? status : measure_products(threads, out_limits);
 }

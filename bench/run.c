@@ -89,6 +89,8 @@ static td_status *read_ops(const td_bench_engine *engine, td_bench_result *out)
         td_bench_op *op = &out->ops[out->n_ops++];
         (void)snprintf(op->name, sizeof op->name, "%s", times[i].name);
         (void)snprintf(op->op, sizeof op->op, "%s", times[i].op);
+        op->flops = times[i].flops;
+        op->bytes = times[i].bytes;
         op->seconds = times[i].runs ? times[i].seconds / (double)times[i].runs : 0;
     }
     td_free(times);
@@ -138,7 +140,8 @@ td_status *td_bench_run(const td_bench_case *which, const td_bench_request *requ
     td_status *status = run(&engine, request, out_result);
     td_bench_close(&engine);
     if (!status && !request->no_bound)
-        status = td_machine_measure(out_result->threads, out_result->row_size, &out_result->limits);
+        status = td_machine_measure(out_result->threads, out_result->row_size, out_result->stream_bytes,
+                                    &out_result->limits);
     if (status) {
         td_bench_result_deinit(out_result);
         return status;

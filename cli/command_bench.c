@@ -80,9 +80,10 @@ static json_t *limits_json(const td_machine_limits *limits)
 {
     if (!limits->copy_bytes)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f}", "gflops", rounded(1e-9 * limits->flops, 10), "gflops_one",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "gflops", rounded(1e-9 * limits->flops, 10), "gflops_one",
                      rounded(1e-9 * limits->flops_one, 10), "copy_gb_per_s", rounded(1e-9 * limits->copy_bytes, 10),
-                     "gather_gb_per_s", rounded(1e-9 * limits->gather_bytes, 10));
+                     "stream_gb_per_s", rounded(1e-9 * limits->stream_bytes, 10), "gather_gb_per_s",
+                     rounded(1e-9 * limits->gather_bytes, 10));
 }
 
 static json_t *fact_json(const td_bench_fact *fact)
@@ -96,8 +97,9 @@ static json_t *ops_json(const td_bench_result *result)
 {
     json_t *ops = json_array();
     for (int32_t i = 0; i < result->n_ops; i++)
-        json_array_append_new(ops, json_pack("{s:s, s:s, s:f}", "name", result->ops[i].name, "op", result->ops[i].op,
-                                             "ms", rounded(1e3 * result->ops[i].seconds, 1e4)));
+        json_array_append_new(ops, json_pack("{s:s, s:s, s:f, s:f, s:f}", "name", result->ops[i].name, "op",
+                                             result->ops[i].op, "ms", rounded(1e3 * result->ops[i].seconds, 1e4),
+                                             "flops", result->ops[i].flops, "bytes", result->ops[i].bytes));
     return ops;
 }
 
@@ -131,35 +133,53 @@ static void print_limits(const td_bench_result *result, FILE *out)
     fprintf(out, "  the machine, %d thread%s: products %.0f GFLOP/s (one thread %.0f)", result->threads,
             result->threads == 1 ? "" : "s", 1e-9 * limits->flops, 1e-9 * limits->flops_one);
     fprintf(out, ", copies %.1f GB/s", 1e-9 * limits->copy_bytes);
+    if (result->stream_bytes > 0)
+        fprintf(out, " (of as much as a step streams %.1f)", 1e-9 * limits->stream_bytes);
     if (limits->gather_bytes > 0)
         fprintf(out, ", rows of %.0f bytes at random %.1f GB/s", result->row_size, 1e-9 * limits->gather_bytes);
     fputc('\n', out);
+}
+
+/* What an op reached, and how many times as long it took as its flops at the peak or its bytes at the copy rate, whichever is
+ * longer, would; below 1 where its bytes come from the cache. */
+static void rates_of(const td_bench_result *result, const td_bench_op *op, char flops[32], char limit[32])
+{
+    const td_machine_limits *limits = &result->limits;
+    double compute = limits->flops > 0 ? op->flops / limits->flops : 0;
+    double memory = limits->copy_bytes > 0 ? op->bytes / limits->copy_bytes : 0;
+    double bound = compute > memory ? compute : memory;
+    (void)snprintf(flops, 32, "%.1f", 1e-9 * op->flops / op->seconds);
+    if (bound > 0)
+        (void)snprintf(limit, 32, "%.1f times", op->seconds / bound);
+    else
+        (void)snprintf(limit, 32, "-");
 }
 
 /* The slowest ops, and the rest in one line. */
 static td_status *print_ops(const td_bench_result *result, FILE *out)
 {
     enum { MOST = 30 };
-    char time[TD_UNIT_TEXT], share[16], rest[32];
+    char time[TD_UNIT_TEXT], share[16], rest[32], flops[32], bytes[TD_UNIT_TEXT], limit[32];
     double sum = 0, left = 0;
     for (int32_t i = 0; i < result->n_ops; i++) {
         sum += result->ops[i].seconds;
         left += i >= MOST ? result->ops[i].seconds : 0;
     }
     td_table table;
-    td_table_init(&table, 4);
-    td_table_row(&table, "node", "op", "a step", "share");
+    td_table_init(&table, 7);
+    td_table_row(&table, "node", "op", "a step", "share", "GFLOP/s", "traffic", "of the limit");
     for (int32_t i = 0; i < result->n_ops && i < MOST; i++) {
         (void)snprintf(share, sizeof share, "%.1f %%", 100 * result->ops[i].seconds / sum);
+        rates_of(result, &result->ops[i], flops, limit);
         td_table_row(&table, result->ops[i].name, result->ops[i].op, td_format_seconds(time, result->ops[i].seconds),
-                     share);
+                     share, flops, td_format_rate(bytes, result->ops[i].bytes / result->ops[i].seconds), limit);
     }
     if (result->n_ops > MOST) {
         (void)snprintf(rest, sizeof rest, "%d more", result->n_ops - MOST);
         (void)snprintf(share, sizeof share, "%.1f %%", 100 * left / sum);
-        td_table_row(&table, rest, "", td_format_seconds(time, left), share);
+        td_table_row(&table, rest, "", td_format_seconds(time, left), share, "", "", "");
     }
-    td_table_row(&table, "all", "", td_format_seconds(time, sum), "");
+    td_table_row(&table, "all", "", td_format_seconds(time, sum), "", "", "", "");
     return td_table_print(&table, "  ", out);
 }
 

@@ -452,6 +452,7 @@ int32_t td_session_op_times(const td_session *session, int32_t most, td_op_time 
         for (int32_t i = 0; i < session->clusters[c].n_instructions; i++) {
             const td_instruction *in = &session->clusters[c].instructions[i];
             const td_node *node = &plan->graph->nodes[in->node];
+            const td_cost *cost = &plan->nodes[in->node].cost;
             if (in->kind == TD_RUN_NOTHING)
                 continue;
             if (n < most)
@@ -459,7 +460,9 @@ int32_t td_session_op_times(const td_session *session, int32_t most, td_op_time 
                                             .op = node->op->name,
                                             .device = plan->sites[plan->clusters[c].device].name,
                                             .runs = in->timed_runs[0] + in->timed_runs[1],
-                                            .seconds = 1e-9 * (double)(in->timed_ns[0] + in->timed_ns[1])};
+                                            .seconds = 1e-9 * (double)(in->timed_ns[0] + in->timed_ns[1]),
+                                            .flops = cost->flops,
+                                            .bytes = cost->bytes_read + cost->bytes_written};
             n++;
         }
     return n;

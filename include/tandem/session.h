@@ -135,7 +135,8 @@ td_device_counters td_session_device(const td_session *session, int32_t index);
 typedef struct td_op_time {
     const char *name, *op, *device; /* the node's name, its op, where it ran; they live as long as the session */
     int64_t runs;
-    double seconds; /* of all runs together */
+    double seconds;      /* of all runs together */
+    double flops, bytes; /* of one run, as the plan counts them: at capacity, read and written */
 } td_op_time;
 void td_session_time_ops(td_session *session, bool on);
 /* The times of at most `most` ops, in the order of the plan's subgraphs, into `out_times` (may be NULL when most is 0). Returns

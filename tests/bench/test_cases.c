@@ -199,7 +199,7 @@ static void test_the_machine_is_measured_beside_the_case(void **state)
 static void test_a_bound_adds_what_each_part_takes(void **state)
 {
     (void)state;
-    td_machine_limits limits = {.flops = 100, .copy_bytes = 10, .gather_bytes = 5};
+    td_machine_limits limits = {.flops = 100, .stream_bytes = 10, .gather_bytes = 5};
     assert_true(td_bench_bound(&limits, 200, 30, 20) == 2 + 3 + 4);
     limits.gather_bytes = limits.flops = 0; /* not measured: left out */
     assert_true(td_bench_bound(&limits, 200, 30, 20) == 3);
