@@ -65,7 +65,7 @@ def fbgemm_lookup():
     training = need("fbgemm_gpu.split_table_batched_embeddings_ops_training")
     tables = training.SplitTableBatchedEmbeddingBagsCodegen(
         [(n, dim, common.EmbeddingLocation.HOST, training.ComputeDevice.CPU) for n in rows],
-        optimizer=configs.EmbOptimType.EXACT_SGD, learning_rate=0.1)
+        optimizer=configs.EmbOptimType.EXACT_SGD, learning_rate=0.01)
     tables.init_embedding_weights_uniform(-0.01, 0.01)
     offsets = torch.arange(0, len(rows) * batch * bag + 1, bag)
     take = InTurn([(x, torch.cat(ids), y) for x, ids, y in data])

@@ -134,7 +134,7 @@ if asked.case == "wide_deep":
                   torch.optim.Adam(layers, lr=1e-3)]
 elif asked.case.startswith("dlrm."):
     loss_of = dlrm
-    optimizers = [torch.optim.SGD(list(parameters.values()), lr=0.1)]
+    optimizers = [torch.optim.SGD(list(parameters.values()), lr=0.01)]
 else:
     loss_of, optimizers = embedding, of_rule(asked.case.rsplit(".", 1)[1])
 
