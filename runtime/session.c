@@ -271,6 +271,18 @@ static td_status *begin_run(td_session *session)
     return NULL;
 }
 
+/* Lanes rest: what they counted is read here, and only here. */
+static void keep_counters(td_session *session)
+{
+    session->ended_counters = session->counters;
+    for (int32_t i = 0; i < session->n_lanes; i++) {
+        td_lane *lane = &session->lanes[i];
+        lane->ended_busy_s = lane->busy_s;
+        lane->ended_kernels = lane->kernels;
+        lane->ended_copied_bytes = lane->copied_bytes;
+    }
+}
+
 /* Ends a run: everything in flight has ended. Batches go back; the first error comes out. */
 static td_status *end_run(td_session *session, double begin_s, td_status *status)
 {
@@ -279,6 +291,7 @@ static td_status *end_run(td_session *session, double begin_s, td_status *status
     session->counters.seconds += td_session_now() - begin_s;
     session->counters.exposed_s = session->timeline.exposed_s;
     session->counters.copy_or_host_s = session->timeline.others_s;
+    keep_counters(session);
     td_store_end_run(session->store);
     atomic_store(&session->stop_requested, false);
     forget_failure(session);
@@ -398,14 +411,14 @@ td_status *td_session_step(td_session *session, const td_batch *batch, td_step_r
 
 td_session_counters td_session_read_counters(const td_session *session)
 {
-    td_session_counters counters = session->counters;
+    td_session_counters counters = session->ended_counters;
     for (int32_t i = 0; i < session->n_lanes; i++) {
         const td_lane *lane = &session->lanes[i];
         if (lane->group->kind == TD_QUEUE_COMPUTE)
             continue;
-        counters.copy_s += lane->busy_s;
+        counters.copy_s += lane->ended_busy_s;
         *(lane->group->kind == TD_QUEUE_TO_DEVICE ? &counters.to_device_bytes : &counters.to_host_bytes) +=
-            lane->copied_bytes;
+            lane->ended_copied_bytes;
     }
     return counters;
 }
@@ -431,8 +444,8 @@ td_device_counters td_session_device(const td_session *session, int32_t index)
     }
     for (int32_t i = 0; i < session->n_lanes; i++)
         if (session->lanes[i].group->site == index && session->lanes[i].group->kind == TD_QUEUE_COMPUTE) {
-            counters.busy_s += session->lanes[i].busy_s;
-            counters.kernels += session->lanes[i].kernels;
+            counters.busy_s += session->lanes[i].ended_busy_s;
+            counters.kernels += session->lanes[i].ended_kernels;
         }
     return counters;
 }

@@ -97,8 +97,10 @@ typedef struct td_lane {
     void *scratch;
     pthread_t thread;
     bool started;
-    double busy_s; /* written by its thread, read between runs */
+    double busy_s; /* its thread's own during a run */
     int64_t kernels, copied_bytes;
+    double ended_busy_s; /* the same when the last run ended: what counters report, whenever they are asked for */
+    int64_t ended_kernels, ended_copied_bytes;
 } td_lane;
 
 /* Who is at work, for the share of copies and host work that an accelerator's work hides. */
@@ -147,8 +149,8 @@ struct td_session {
     bool broken; /* an error struck in the middle of an update */
 
     td_timeline timeline;
-    td_session_counters counters;
-    td_tensor *outputs; /* headers for reports */
+    td_session_counters counters, ended_counters; /* now, and when the last run ended */
+    td_tensor *outputs;                           /* headers for reports */
     double last_report_s;
 };
 

@@ -116,8 +116,8 @@ typedef struct td_session_counters {
     double seconds, copy_s, exposed_s; /* exposed: a copy or the host worked while every accelerator idled */
     double copy_or_host_s;             /* a copy or the host worked */
 } td_session_counters;
-/* Sums over the session's life; between runs only, not inside on_step (lanes may be at work on the next step). The same holds
- * for td_session_device. */
+/* Sums over the session's life up to the end of its last run: inside on_step too, where lanes may be at work on the next step. The
+ * same holds for busy_s and kernels of td_session_device. */
 td_session_counters td_session_read_counters(const td_session *session);
 
 typedef struct td_device_counters {

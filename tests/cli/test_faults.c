@@ -9,7 +9,7 @@
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------------- */
 
-enum { TRIES = 60 };
+enum { TRIES = 40 };
 
 /* Lets allocations fail one at a time, at TRIES places evenly over the run. */
 static void fail_allocations(char **words, const char *clean)
@@ -56,14 +56,18 @@ static void test_allocations_that_fail_are_errors_of_one_line(void **state)
 
 /* ---- writing -------------------------------------------------------------------------------------------------------------------- */
 
+#define SMALL_RUN                                                                                                      \
+    "--set", "train.steps=6", "--set", "checkpoint.every=4", "--set", "data.table_rows=[20]", "--set",                 \
+        "devices=[cpu]", "--set", "placement={default: cpu}", "--set", "optimizer=[{name: sgd, lr: 1e-2}]"
+
 static void test_every_write_that_fails_leaves_a_run_that_can_be_gone_on_from(void **state)
 {
     (void)state;
-    SUCCEED("train", "x.yaml", "--run", "whole", SHORT_RUN);
+    SUCCEED("train", "x.yaml", "--run", "whole", SMALL_RUN);
     int tried = 0;
     for (bool failed = true; failed; tried++) {
         td_file_fail_after((uint64_t)tried + 1);
-        int code = RUN("train", "x.yaml", "--run", "full", SHORT_RUN);
+        int code = RUN("train", "x.yaml", "--run", "full", SMALL_RUN);
         failed = td_file_failed();
         td_file_fail_after(0);
         if (!failed) {
@@ -73,8 +77,8 @@ static void test_every_write_that_fails_leaves_a_run_that_can_be_gone_on_from(vo
             assert_non_null(strstr(errors, "No space left on device"));
         }
         bool begun = !access("full/run.json", F_OK);
-        int resumed = begun ? RUN("train", "x.yaml", "--run", "full", "--resume", SHORT_RUN)
-                            : RUN("train", "x.yaml", "--run", "full", SHORT_RUN);
+        int resumed = begun ? RUN("train", "x.yaml", "--run", "full", "--resume", SMALL_RUN)
+                            : RUN("train", "x.yaml", "--run", "full", SMALL_RUN);
         if (resumed)
             fail_msg("after failure %d: %s", tried + 1, errors);
         expect_same_parameters("whole/summary.json", "full/summary.json");
