@@ -46,9 +46,12 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
         if (graph->nodes[i].host_function)
             return NULL;
     TD_TRY(td_graph_print(graph, &printed));
-    td_string_format(&text, "loss %d seed %" PRIu64 " clip %a embedding %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
-                     request->loss, options->seed, options->clip_norm, (int)options->offload_embedding, (int)options->no_pipeline,
-                     (int)options->early_lookup, (int)options->stochastic_rounding, (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps, request->default_site);
+    td_string_format(&text,
+                     "loss %d seed %" PRIu64
+                     " clip %a embedding %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
+                     request->loss, options->seed, options->clip_norm, (int)options->offload_embedding,
+                     (int)options->no_pipeline, (int)options->early_lookup, (int)options->stochastic_rounding,
+                     (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps, request->default_site);
     td_string_format(&text, "tables %d %s %s %" PRId64 " %" PRId64 "\n", (int)options->tables.storage,
                      options->tables.match ? options->tables.match : "*",
                      options->tables.path ? options->tables.path : ".", options->tables.resident_bytes,

@@ -85,9 +85,9 @@ typedef struct td_train_options {
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
     td_jit_level jit_level;
-    td_switch early_lookup;   /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
+    td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
-    bool keep_dumps; /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
+    bool keep_dumps;         /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
     td_table_options tables; /* by td_tables: the text is owned */
     /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
      * parameters and optimizers stay f32, and so does everything else. */

@@ -96,8 +96,8 @@ static void free_outputs(arguments *a, const td_node *node)
 
 static bool is_matrix_product(const td_node *node)
 {
-    static const char *const names[] = {"linear", "linear_weight_gradient", "matmul", "causal_attention",
-                                        "causal_attention_gradient"};
+    static const char *const names[] = {"linear", "linear_input_gradient", "linear_weight_gradient",
+                                        "matmul", "causal_attention",      "causal_attention_gradient"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(node->op->name, names[i]) == 0)
             return true;
