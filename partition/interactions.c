@@ -166,11 +166,10 @@ static td_status *slice_gradients(grouping *g, const interaction *x, int32_t bac
 
 static td_status *replace_gradient(grouping *g, const interaction *x, int32_t backward, int32_t forward)
 {
-    const int32_t whole = g->graph->nodes[backward].outputs[0], n = g->graph->nodes[x->gradient].n_outputs;
+    const int32_t whole = g->graph->nodes[backward].outputs[0];
     replace(g, x->gradient, backward);
     g->graph->nodes[backward].forward = forward;
     g->after_lookup[backward] = g->keep_value[whole] = true;
-    g->uses[whole] = n;
     return slice_gradients(g, x, backward);
 }
 
@@ -184,8 +183,7 @@ static td_status *put_side_by_side(grouping *g, const interaction *x)
     const td_node *node = &g->graph->nodes[x->node];
     const int32_t vectors = g->graph->nodes[concat].outputs[0], result = node->outputs[0];
     for (int32_t i = 0; i < node->n_inputs; i++)
-        g->uses[node->inputs[i]] += 1 - reads(x);
-    g->uses[vectors] = reads(x);
+        g->uses[node->inputs[i]] -= reads(x);
     g->keep_value[vectors] = g->after_lookup[concat] = g->after_lookup[forward] = true;
     replace(g, x->node, forward);
     td_grouping_take_over(g, forward, 0, result);

@@ -90,7 +90,6 @@ static void test_every_case_runs_at_a_small_size(void **state)
     static char *const embedding[] = {"--rows", "100", "--batch", "8", "--tables", "3", "--dim", "5", NULL};
     static char *const model[] = {"--rows", "50", "--batch", "4", NULL}, *const dispatch[] = {NULL},
                        *const planning[] = {"--rows", "50", NULL};
-    static char *const model[] = {"--rows", "50", "--batch", "4", NULL}, *const dispatch[] = {NULL};
     static char *const images[] = {"--batch", "4", NULL}, *const tokens[] = {"--batch", "1", "--dim", "64", NULL};
     for (int32_t i = 0; i < td_bench_count(); i++) {
         const char *name = td_bench_at(i)->name;
