@@ -9,7 +9,10 @@
 #include "base/glob.h"
 #include "base/memory.h"
 #include "base/paging.h"
+#include "graph/ops/lookup_parts.h"
 #include "partition/plan.h"
+
+enum { UPDATE_STATES = 5 }; /* inputs of embedding_update, and of a part of embedding_updates, before the states */
 
 /* ---- who reads rows ----------------------------------------------------------------------------------------------------------- */
 
@@ -26,9 +29,21 @@ static const row_reader readers[] = {
     {"embedding_bag_weights_gradient", 0, 1},
 };
 
+/* Ops of several lookups or updates (group.c): parts one after another, each with its table first. A table that is not simply
+ * in memory is never among them, so nobody asks for the ids. */
+static bool reads_rows_of_part(const td_node *node, int32_t port)
+{
+    if (strcmp(node->op->name, "embedding_lookups") == 0)
+        return port % LOOKUP_PART_INPUTS == 0;
+    if (strcmp(node->op->name, "embedding_updates") != 0)
+        return false;
+    port %= UPDATE_STATES + TD_MAX_SLOTS;
+    return port == 0 || port >= UPDATE_STATES;
+}
+
 bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, int32_t *out_ids)
 {
-    enum { GRADIENT = 1, FUSED_STATES = 5, STATES = 3 };
+    enum { GRADIENT = 1, STATES = 3 };
     *out_ids = -1;
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
         if (strcmp(node->op->name, readers[i].op) == 0 && port == readers[i].table) {
@@ -36,7 +51,9 @@ bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, 
             return true;
         }
     if (strcmp(node->op->name, "embedding_update") == 0)
-        return port == 0 || port >= FUSED_STATES;
+        return port == 0 || port >= UPDATE_STATES;
+    if (reads_rows_of_part(node, port))
+        return true;
     return td_rule_find(node->op->name) && node->inputs[GRADIENT] >= 0 &&
            plan->graph->values[node->inputs[GRADIENT]].kind == TD_ROW_SPARSE && (port == 0 || port >= STATES);
 }
