@@ -13,9 +13,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const td_op_time *)a)->name, ((const td_op_time *)b)->name);
 }
 
-td_status *td_measured_ops_read(const td_session *session, const char *device, td_measured_ops *out_ops)
+td_status *td_measured_ops_read(const td_session *session, const td_plan *plan, const char *device,
+                                td_measured_ops *out_ops)
 {
-    *out_ops = (td_measured_ops){.device = device, .n = td_session_op_times(session, 0, NULL)};
+    *out_ops = (td_measured_ops){.device = device, .plan = plan, .n = td_session_op_times(session, 0, NULL)};
     TD_TRY(TD_NEW(out_ops->times, out_ops->n + 1));
     (void)td_session_op_times(session, out_ops->n, out_ops->times);
     qsort(out_ops->times, (size_t)out_ops->n, sizeof *out_ops->times, by_name);
@@ -33,19 +34,54 @@ typedef struct measured {
     int32_t n;
     double early_share;  /* of bags */
     double copied_share; /* bytes actually copied, of those at capacity */
-    int32_t *missing;
+    int32_t *estimated;
 } measured;
+
+static double find_op(const td_measured_ops *ops, const char *name)
+{
+    const td_op_time key = {.name = name};
+    const td_op_time *found = bsearch(&key, ops->times, (size_t)ops->n, sizeof key, by_name);
+    return found && found->runs ? found->seconds / (double)found->runs : -1;
+}
+
+/* How many words; *out_has: whether `word` is one of them. */
+static int32_t count_words(const char *words, const char *word, bool *out_has)
+{
+    int32_t n = 0;
+    *out_has = false;
+    for (const char *at = words; *at; n++) {
+        size_t length = strcspn(at, " ");
+        *out_has = *out_has || (strlen(word) == length && strncmp(at, word, length) == 0);
+        at += length + (at[length] == ' ');
+    }
+    return n;
+}
+
+/* The share of an op that the pass "group" made part of another one there. */
+static double find_in_groups(const td_measured_ops *ops, const char *name)
+{
+    const td_graph *graph = ops->plan->graph;
+    for (int64_t i = 0; i < graph->n_nodes; i++) {
+        const td_node *node = &graph->nodes[i];
+        bool has = false;
+        int32_t n = count_words(td_attr_string(node->attrs, node->n_attrs, "names", ""), name, &has);
+        if (has)
+            return find_op(ops, node->name) / (double)n;
+    }
+    return -1;
+}
 
 /* Seconds per step of an op on a device; negative when it was not measured there. */
 static double find(const measured *m, const char *device, const char *name)
 {
-    const td_op_time key = {.name = name};
     for (int32_t i = 0; i < m->n; i++) {
-        const td_op_time *found = strcmp(m->all[i].device, device) != 0
-                                      ? NULL
-                                      : bsearch(&key, m->all[i].times, (size_t)m->all[i].n, sizeof key, by_name);
-        if (found && found->runs)
-            return found->seconds / (double)found->runs;
+        if (strcmp(m->all[i].device, device) != 0)
+            continue;
+        double seconds = find_op(&m->all[i], name);
+        if (seconds < 0)
+            seconds = find_in_groups(&m->all[i], name);
+        if (seconds >= 0)
+            return seconds;
     }
     return -1;
 }
@@ -77,16 +113,16 @@ static double seconds_of(const void *context, const td_plan *plan, int32_t node)
     }
     double seconds = find(m, plan->sites[p->device].name, name);
     if (seconds < 0)
-        ++*m->missing;
-    return seconds < 0 ? 0 : share * seconds;
+        ++*m->estimated;
+    return share * (seconds < 0 ? p->seconds : seconds);
 }
 
 td_status *td_bench_critical_path(const td_plan *plan, const td_session_counters *counters, const td_measured_ops *all,
-                                  int32_t n, double *out_seconds, int32_t *out_missing)
+                                  int32_t n, double *out_seconds, int32_t *out_estimated)
 {
     int64_t to_device = 0, to_host = 0;
-    measured m = {.all = all, .n = n, .copied_share = 1, .missing = out_missing};
-    *out_missing = 0;
+    measured m = {.all = all, .n = n, .copied_share = 1, .estimated = out_estimated};
+    *out_estimated = 0;
     td_plan_copy_bytes(plan, NULL, &to_device, &to_host);
     if (counters->bags_looked_up)
         m.early_share = (double)counters->bags_looked_up_early / (double)counters->bags_looked_up;

@@ -7,19 +7,22 @@
 
 /* Seconds per step of each op of one device, by name. */
 typedef struct td_measured_ops {
-    const char *device; /* borrowed */
-    td_op_time *times;  /* in the order of their names, which belong to the session */
+    const char *device;  /* borrowed */
+    const td_plan *plan; /* borrowed: which ops were run as one */
+    td_op_time *times;   /* in the order of their names, which belong to the session */
     int32_t n;
 } td_measured_ops;
 
-/* The times of a session that ran everything on `device`, with its ops timed. The session outlives them. */
-td_status *td_measured_ops_read(const td_session *session, const char *device, td_measured_ops *out_ops) TD_MUST_USE;
+/* The times of a session of `plan` that ran everything on `device`, with its ops timed. Both outlive them. */
+td_status *td_measured_ops_read(const td_session *session, const td_plan *plan, const char *device,
+                                td_measured_ops *out_ops) TD_MUST_USE;
 void td_measured_ops_deinit(td_measured_ops *ops);
 
-/* The path of `plan`. Ops take what they took on their device in `all`; the two parts of a lookup that was split share its time
- * as they shared its bags (`counters`: of the cut run); copies take their bytes over the link as stated. *out_missing: ops
- * without a time, left out. */
+/* The path of `plan`. Ops take what they took on their device in `all`; those that one op stood for there, an equal share of it;
+ * the two parts of a lookup that was split share its time as they shared its bags (`counters`: of the cut run); copies take
+ * their bytes over the link as stated. *out_estimated: ops that did not run there in this shape (fused with others across what
+ * is a cut here); they take what the plan estimates. */
 td_status *td_bench_critical_path(const td_plan *plan, const td_session_counters *counters, const td_measured_ops *all,
-                                  int32_t n, double *out_seconds, int32_t *out_missing) TD_MUST_USE;
+                                  int32_t n, double *out_seconds, int32_t *out_estimated) TD_MUST_USE;
 
 #endif

@@ -287,10 +287,10 @@ static td_status *allocate(grouping *g)
     return td_parts_init(&g->parts, most_parts);
 }
 
-static bool has_lookup(const td_graph *graph)
+static bool has_members(const td_graph *graph)
 {
     for (int64_t i = 0; i < graph->n_nodes; i++)
-        if (td_op_is_lookup(graph->nodes[i].op))
+        if (td_op_is_lookup(graph->nodes[i].op) || strncmp(graph->nodes[i].op->name, "embedding_update", 16) == 0)
             return true;
     return false;
 }
@@ -300,7 +300,7 @@ td_status *td_pass_group(td_plan *plan, const td_plan_request *request)
     grouping g = {.plan = plan, .graph = plan->graph, .n_nodes = plan->graph->n_nodes};
     td_status *status = NULL;
     /* Tables that take memory by touched rows are told which rows by each lookup on its own. */
-    if (!has_lookup(plan->graph) || request->options->tables.storage != TD_TABLE_MEMORY)
+    if (!has_members(plan->graph) || request->options->tables.storage != TD_TABLE_MEMORY)
         return NULL;
     TD_TRY_OR(status, done, allocate(&g));
     TD_TRY_OR(status, done, find_facts(&g));

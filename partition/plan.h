@@ -41,6 +41,7 @@ typedef struct td_plan_value {
     int64_t bytes[3];    /* data, index, count at capacity */
     int64_t offset;      /* of the block in the arena */
     int32_t table;       /* of a table's rows and their state: in plan->tables; -1: none */
+    bool by_rows;        /* read by rows alone, copies of it too: does not depend on where anything is placed */
     int64_t block_bytes; /* of one parity, aligned */
 } td_plan_value;
 

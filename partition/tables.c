@@ -75,6 +75,41 @@ static void find_whole(const td_plan *plan, bool *whole, bool *by_rows)
             whole[graph->values[v].parameter] = true;
 }
 
+/* The parameter that a value is a copy of, made for another device; else itself. */
+static int32_t original_of(const td_graph *graph, int32_t value)
+{
+    for (int32_t maker; (maker = graph->values[value].producer) >= 0;) {
+        if (strcmp(graph->nodes[maker].op->name, "copy") != 0)
+            break;
+        value = graph->nodes[maker].inputs[0];
+    }
+    return value;
+}
+
+/* Parameters of which only rows are read wherever they are copied to, and their states. Whether a parameter is one of them must
+ * not depend on placement: checksums do. `whole` and `by_rows` are overwritten. */
+static void mark_by_rows(td_plan *plan, bool *whole, bool *by_rows)
+{
+    const td_graph *graph = plan->graph;
+    int32_t ids;
+    memset(whole, 0, (size_t)graph->n_values);
+    memset(by_rows, 0, (size_t)graph->n_values);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs && strcmp(node->op->name, "copy") != 0; i++)
+            if (node->inputs[i] >= 0)
+                (td_plan_reads_rows(plan, node, i, &ids) ? by_rows : whole)[original_of(graph, node->inputs[i])] = true;
+    }
+    for (int32_t i = 0; i < plan->n_outputs; i++)
+        whole[original_of(graph, plan->outputs[i])] = true;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        plan->values[v].by_rows =
+            graph->values[v].class == TD_CLASS_PARAMETER && by_rows[v] && !whole[v] && graph->values[v].shape.rank >= 2;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        if (graph->values[v].class == TD_CLASS_STATE && graph->values[v].parameter >= 0)
+            plan->values[v].by_rows = plan->values[graph->values[v].parameter].by_rows;
+}
+
 static td_status *find_tables(td_plan *plan)
 {
     const td_graph *graph = plan->graph;
@@ -99,6 +134,7 @@ static td_status *find_tables(td_plan *plan)
         plan->values[v].table = plan->values[parameter].table;
         table->states[table->n_states++] = v;
     }
+    mark_by_rows(plan, whole, by_rows);
 done:
     td_free(whole);
     td_free(by_rows);

@@ -141,7 +141,7 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     *entry = (td_store_entry){.site = plan->values[value].device,
                               .bytes = plan->values[value].block_bytes,
                               .is_parameter = info->class == TD_CLASS_PARAMETER,
-                              .by_rows = plan->values[value].table >= 0};
+                              .by_rows = plan->values[value].by_rows};
     const td_plan_site *site = &store->machine->sites[entry->site];
     td_value_tensor(plan->graph, value, NULL, &entry->tensor);
     entry->name = td_strdup(info->name);

@@ -14,7 +14,7 @@ typedef struct td_store_entry {
     int64_t bytes;
     int32_t site;
     bool is_parameter;
-    bool by_rows;          /* a table: lookups read it, row by row */
+    bool by_rows;          /* a table: lookups read it, or copies of it, row by row */
     td_initial initial;    /* what it began with */
     td_paged_table *table; /* NULL: all of it is in memory; else `bytes` is 0 and data its address space */
     int32_t array;         /* of the table */

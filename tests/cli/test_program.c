@@ -82,7 +82,7 @@ static void test_explain_answers_from_the_table(void **state)
     RUN("config", "--explain", "train.epochs");
     assert_non_null(strstr(last.out, "passes over the data"));
     RUN("config", "--explain", "model.name");
-    assert_non_null(strstr(last.out, "one of   dlrm, wide_deep, deepfm\n"));
+    assert_non_null(strstr(last.out, "one of   dlrm, wide_deep, deepfm, lenet, gpt, mlp\n"));
     RUN("config", "--explain", "train.epoch");
     assert_int_equal(last.code, 2);
     assert_string_equal(last.errors, "tandem: unknown key \"train.epoch\"; did you mean \"train.epochs\"?\n");

@@ -40,6 +40,7 @@ static void test_lanes_run_independent_subgraphs_together(void **state)
 {
     (void)state;
     model m = model_begin(4);
+    m.options.jit_level = TD_O1; /* chains stay single ops */
     td_add_device(&m.options, "cpu", "cpu:cores=2,lanes=2");
     td_value a = td_name(td_tanh(td_name(td_relu(m.x), "a.0")), "a.1"),
              b = td_name(td_tanh(td_name(td_sigmoid(m.x), "b.0")), "b.1");
