@@ -139,6 +139,14 @@ static void close_witnesses(comparison *c)
     }
 }
 
+static bool were_timed(const td_measured_ops *ops)
+{
+    for (int32_t i = 0; i < ops->n; i++)
+        if (ops->times[i].runs)
+            return true;
+    return false;
+}
+
 static td_status *find_path(comparison *c)
 {
     td_measured_ops ops[MOST_WITNESSES + 1] = {{0}};
@@ -148,7 +156,7 @@ static td_status *find_path(comparison *c)
     for (int32_t i = 0; i < c->n_witnesses && !status; i++)
         status = td_measured_ops_read(c->witnesses[i].side.session, c->witnesses[i].side.plan, c->witnesses[i].device,
                                       &ops[n++]);
-    if (!status)
+    if (!status && were_timed(&ops[0]))
         status = td_bench_critical_path(c->sides[0].plan, &counters, ops, n, &c->path_s, &c->path_estimated);
     for (int32_t i = 0; i < n; i++)
         td_measured_ops_deinit(&ops[i]);

@@ -105,11 +105,11 @@ static td_status *group_concat(grouping *g, int32_t id)
 static td_status *group_lookups(grouping *g)
 {
     int32_t made = -1;
+    if (g->n_members < 2)
+        return NULL;
     td_parts_clear(&g->parts);
     for (int32_t i = 0; i < g->n_members; i++)
         td_parts_add_lookup(g, &g->graph->nodes[g->members[i]], g->graph->nodes[g->members[i]].outputs[0]);
-    if (g->n_members < 2)
-        return NULL;
     TD_TRY(add_lookups(g, g->members[0], false, g->n_members, &made));
     for (int32_t i = 0; made >= 0 && i < g->n_members; i++) {
         td_grouping_drop(g, g->members[i]);
@@ -132,9 +132,11 @@ static td_status *group_updates(grouping *g)
     for (int32_t i = 0; i < p->n; i++)
         columns =
             columns || p->column[i] || p->inputs[i * UPDATE_INPUTS + 1].id != g->graph->nodes[g->members[0]].inputs[1];
-    if (g->n_members < 2 && !columns)
-        return NULL;
     TD_TRY(td_string_finish(&p->names, &names));
+    if (g->n_members < 2 && !columns) {
+        td_free(names);
+        return NULL;
+    }
     const td_node *first = &g->graph->nodes[g->members[0]];
     const td_attr attrs[] = {TD_STRING("rule", td_attr_string(first->attrs, first->n_attrs, "rule", "")),
                              TD_INTS("pooling", p->pooling, p->n),
