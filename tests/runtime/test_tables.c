@@ -438,6 +438,12 @@ static void test_evaluation_changes_nothing(void **state)
 
 /* ---- a table three times what the process may have ------------------------------------------------------------------------------------ */
 
+/* A sanitizer's own memory grows with ours, so what a process takes says nothing then: the run is the same, without limits. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MEMORY_IS_MEASURED = 0 };
+#else
+enum { MEMORY_IS_MEASURED = 1 };
+#endif
 enum { LIMIT_MIB = 64, LARGE_ROWS = LIMIT_MIB * (1 << 20) / (DIM + ODD_DIM) / 4 };
 
 static bool write_text(const char *path, const char *text)
@@ -518,7 +524,7 @@ static void test_a_table_three_times_the_memory_trains(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        seen[0] = join_limited_group(group, sizeof group);
+        seen[0] = MEMORY_IS_MEASURED && join_limited_group(group, sizeof group);
         train_large(&seen[1], &seen[2]);
         _exit(write(ends[1], seen, sizeof seen) == (ssize_t)sizeof seen ? 0 : 1);
     }
@@ -533,6 +539,10 @@ static void test_a_table_three_times_the_memory_trains(void **state)
     if (WIFSIGNALED(status))
         fail_msg("the process was ended by signal %d (9: its group had no memory left)", WTERMSIG(status));
     assert_true(told && WEXITSTATUS(status) == 0);
+    if (!MEMORY_IS_MEASURED) {
+        print_message("a sanitizer's build: memory was not limited, nor its use checked\n");
+        return;
+    }
     if (!seen[0])
         print_message("no memory control group can be made here: only resident bytes were checked\n");
     print_message("%.1f MiB of memory taken, 16 MiB of tables allowed\n", (double)(seen[2] - seen[1]) / (1 << 20));
