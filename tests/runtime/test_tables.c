@@ -33,6 +33,10 @@ typedef struct run {
 static void build(run *r, int64_t rows)
 {
     r->rows = rows;
+    for (int64_t i = 0; i < BATCH; i++) { /* the same for all batches: the step before may still read them */
+        r->y[i] = (float)(i % 2);
+        r->offsets[i + 1] = (i + 1) * BAG;
+    }
     assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)),
@@ -94,11 +98,8 @@ static td_status *next(void *self, td_batch *out_batch, bool *out_end)
     if (*out_end)
         return NULL;
     int64_t samples = r->step % 5 == 4 ? BATCH - 7 : BATCH; /* short ones in between */
-    for (int64_t i = 0; i < samples; i++) {
+    for (int64_t i = 0; i < samples; i++)
         r->ids[parity][i] = id_at(r, r->step, i);
-        r->y[i] = (float)(i % 2);
-        r->offsets[i + 1] = (i + 1) * BAG;
-    }
     for (int64_t i = 0; i < samples * BAG; i++)
         r->bag[parity][i] = id_at(r, r->step + 77, i);
     td_field *fields = r->fields[parity];
