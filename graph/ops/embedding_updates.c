@@ -1,6 +1,6 @@
 /* embedding_updates: the fused updates of several tables in one op; also of a table that several lookups share.
  *
- * Made by the planner (partition/optimize.c, partition/group.c). A part is what embedding_update would be for one lookup,
+ * Made by the planner (partition/rewrites, partition/group.c). A part is what embedding_update would be for one lookup,
  * of one rule for all. Parts with the same number in `table` are adjacent and name one table: their gradients, each with its
  * duplicates summed in position order, are added in the order of the parts (as row_sparse_add would), and each touched row
  * is updated once. The gradient of a part may be columns of a wider value: those from `column` on. Nothing is written unless
