@@ -2,9 +2,11 @@
  * shuffled batch do not; the rows ahead are fetched early, which is most of the time this takes. */
 #include "data/fill.h"
 
+#include "base/prefetch.h"
+
 enum { AHEAD = 8, CACHE_LINE = 64 };
 
-static void fetch(const td_rows *rows, int64_t row)
+TD_PREFETCHES void fetch(const td_rows *rows, int64_t row)
 {
     const unsigned char *record = td_rows_at(rows, row);
     for (int64_t at = 0; at < rows->stride; at += CACHE_LINE)

@@ -20,7 +20,7 @@ typedef struct td_bag_span {
     int64_t begin, end, limit;
 } td_bag_span;
 
-static inline void td_bag_prefetch(const td_bags *bags, const td_bag_span *span, int64_t i, int64_t k)
+TD_PREFETCHES void td_bag_prefetch(const td_bags *bags, const td_bag_span *span, int64_t i, int64_t k)
 {
     if (k == 0 && i + TD_LOOKUP_PREFETCH < span->limit)
         td_cpu_lookup_prefetch(&bags->lookup, i + TD_LOOKUP_PREFETCH);

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/kernel.h"
 #include "base/lookup.h"
+#include "base/prefetch.h"
 
 enum { TD_LOOKUP_PREFETCH = 16 }; /* rows asked for ahead of the one being read */
 
@@ -59,20 +60,9 @@ static inline const void *td_cpu_lookup_row(const td_cpu_lookup *lookup, int64_t
 }
 
 /* Asks for the row at a good position. */
-static inline void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t position)
+TD_PREFETCHES void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t position)
 {
-    enum { LINE = 64, MOST_LINES = 4 };
-    const char *row = td_cpu_lookup_row(lookup, position);
-    const int64_t bytes = lookup->dim * (lookup->dtype == TD_F32 ? 4 : 2);
-    if (bytes == LINE * MOST_LINES) { /* the common case without a loop */
-        __builtin_prefetch(row);
-        __builtin_prefetch(row + LINE);
-        __builtin_prefetch(row + 2 * LINE);
-        __builtin_prefetch(row + 3 * LINE);
-        return;
-    }
-    for (int64_t at = 0; at < bytes && at < LINE * MOST_LINES; at += LINE)
-        __builtin_prefetch(row + at);
+    td_prefetch_row(td_cpu_lookup_row(lookup, position), lookup->dim * (lookup->dtype == TD_F32 ? 4 : 2));
 }
 
 /* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. */

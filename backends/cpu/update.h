@@ -7,6 +7,7 @@
 #define TANDEM_BACKENDS_CPU_UPDATE_H
 
 #include "backends/cpu/kernel.h"
+#include "base/prefetch.h"
 #include "base/rows16.h"
 
 enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
@@ -55,19 +56,13 @@ static inline void td_update_row(const td_update_target *target, int64_t row, co
 }
 
 /* Asks for the beginning of a row and its states, some rows ahead of their use. */
-static inline void td_update_prefetch(const td_update_target *target, int64_t row)
+TD_PREFETCHES void td_update_prefetch(const td_update_target *target, int64_t row)
 {
-    enum { LINE = 64, MOST_LINES = 4 }; /* bytes; the hardware finds the rest of a long row by itself */
-    const int64_t size = target->dtype == TD_F32 ? 4 : 2, bytes = target->dim * 4;
-    const char *parameter = (const char *)target->parameter + row * target->dim * size;
-    for (int64_t at = 0; at < target->dim * size && at < LINE * MOST_LINES; at += LINE)
-        __builtin_prefetch(parameter + at, 1);
-    for (int32_t s = 0; s < target->n_states; s++) {
-        if (target->rule->per_row)
-            __builtin_prefetch(target->states[s] + row, 1);
-        for (int64_t at = 0; !target->rule->per_row && at < bytes && at < LINE * MOST_LINES; at += LINE)
-            __builtin_prefetch((const char *)(target->states[s] + row * target->dim) + at, 1);
-    }
+    const int64_t first = row * target->dim, size = target->dtype == TD_F32 ? 4 : 2, bytes = target->dim * 4;
+    td_prefetch_row_to_write((const char *)target->parameter + first * size, target->dim * size);
+    for (int32_t s = 0; s < target->n_states; s++)
+        td_prefetch_row_to_write(target->states[s] + (target->rule->per_row ? row : first),
+                                 target->rule->per_row ? 4 : bytes);
 }
 enum { TD_UPDATE_PREFETCH_ROWS = 12 };
 
