@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,12 +16,19 @@
 /* ---- injected failures -------------------------------------------------------------------------------------------------- */
 
 static atomic_uint_fast64_t fail_countdown;
-static atomic_bool has_failed;
+static atomic_bool has_failed, deadly;
 
 void td_file_fail_after(uint64_t n)
 {
     atomic_store(&has_failed, false);
+    atomic_store(&deadly, false);
     atomic_store(&fail_countdown, n);
+}
+
+void td_file_die_at(uint64_t n)
+{
+    td_file_fail_after(n);
+    atomic_store(&deadly, true);
 }
 
 bool td_file_failed(void)
@@ -37,6 +45,8 @@ static bool injected(void)
             continue;
         if (left > 1)
             return false;
+        if (atomic_load(&deadly))
+            (void)raise(SIGKILL);
         atomic_store(&has_failed, true);
         errno = ENOSPC;
         return true;
@@ -120,6 +130,16 @@ td_status *td_file_read(const char *path, char **out_data, size_t *out_bytes)
 bool td_file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
+}
+
+td_status *td_file_size(const char *path, int64_t *out_bytes)
+{
+    struct stat info;
+    *out_bytes = 0;
+    if (stat(path, &info) != 0)
+        return cannot(path, "open");
+    *out_bytes = info.st_size;
+    return NULL;
 }
 
 static td_status *hash_open_file(int file, const char *path, XXH64_state_t *state, uint64_t *out_hash)

@@ -22,6 +22,7 @@ td_status *td_file_read(const char *path, char **out_data, size_t *out_bytes) TD
 /* Replaces the file by these bytes, or leaves it as it was. */
 td_status *td_file_write(const char *path, const void *data, size_t bytes) TD_MUST_USE;
 bool td_file_exists(const char *path);
+td_status *td_file_size(const char *path, int64_t *out_bytes) TD_MUST_USE;
 /* XXH64 of its bytes, seed 0. */
 td_status *td_file_hash(const char *path, uint64_t *out_hash) TD_MUST_USE;
 /* Makes a directory and those above it that are missing. No error where it exists. */
@@ -48,6 +49,8 @@ void td_file_writer_discard(td_file_writer *writer);
 void td_file_fail_after(uint64_t n);
 /* True once an injected failure has happened since td_file_fail_after. */
 bool td_file_failed(void);
+/* The n-th such operation is the last thing that this process does: it ends as by kill -9, and the operation is not done. */
+void td_file_die_at(uint64_t n);
 /* For those who write files by themselves: counts one operation; true, with errno set, where it must not be done. */
 bool td_file_inject(void);
 

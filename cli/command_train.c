@@ -99,6 +99,8 @@ static td_status *load_newest(job *j)
     if (!path)
         return TD_ERROR(TD_INVALID_ARGUMENT, "--resume: %s holds no checkpoint", j->checkpoints);
     td_status *status = td_store_load(j->training.store, path, &j->training.position);
+    if (td_status_code(status) == TD_DATA_ERROR)
+        status = td_status_help(status, "to go on from the checkpoint before it, move this one away");
     td_free(path);
     return status;
 }

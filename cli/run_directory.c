@@ -146,7 +146,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
     (void)info;
     (void)type;
     (void)ftw;
-    return remove(path);
+    return td_file_inject() ? -1 : remove(path);
 }
 
 static td_status *remove_folder(const char *path)
@@ -177,6 +177,20 @@ static char *checkpoint_path(const char *folder, long long number)
     return td_format("%s/step-%09lld", folder, number);
 }
 
+/* Under its name it is whole until it is gone: a process that is killed meanwhile leaves a partial one, which is nobody's. */
+static td_status *remove_checkpoint(const char *folder, long long number)
+{
+    char *path = checkpoint_path(folder, number), *partial = path ? td_format("%s.partial", path) : NULL;
+    td_status *status = partial ? remove_folder(partial) : no_memory();
+    if (!status && (td_file_inject() || rename(path, partial)))
+        status = system_error(path);
+    if (!status)
+        status = remove_folder(partial);
+    td_free(partial);
+    td_free(path);
+    return status;
+}
+
 static td_status *remove_old(const char *folder, int64_t keep)
 {
     long long below = INT64_MAX;
@@ -185,12 +199,8 @@ static td_status *remove_old(const char *folder, int64_t keep)
         if (number < 0)
             return NULL;
         below = number;
-        if (kept < keep)
-            continue;
-        char *path = checkpoint_path(folder, number);
-        td_status *status = path ? remove_folder(path) : no_memory();
-        td_free(path);
-        TD_TRY(status);
+        if (kept >= keep)
+            TD_TRY(remove_checkpoint(folder, number));
     }
 }
 

@@ -84,21 +84,22 @@ td_status *td_checkpoint_check_rows(const td_packed *packed, int64_t table_rows)
 }
 
 /* A stretch of the packed rows, from `done` on. */
-static td_status *read_piece(const td_packed *packed, piece *p, int64_t done, int64_t row_bytes)
+static td_status *read_piece(const td_packed *packed, piece *p, int64_t done, int64_t row_elements)
 {
     int64_t left = packed->rows->elements - done;
     p->n = left < p->most ? left : p->most;
     TD_TRY(td_safetensors_read(packed->rows_file, packed->rows, done * 8, p->n * 8, p->rows));
-    return td_safetensors_read(packed->file, packed->tensor, done * row_bytes, p->n * row_bytes, p->data);
+    return td_source_read(&packed->source, done * row_elements, p->n * row_elements, p->data);
 }
 
 static td_status *into_table(const td_store_entry *entry, const td_packed *packed)
 {
-    int64_t row_bytes = entry->table->arrays[entry->array].row_bytes;
+    const td_paged_table_array *array = &entry->table->arrays[entry->array];
+    int64_t row_bytes = array->row_bytes;
     piece p;
     td_status *status = piece_init(&p, row_bytes);
     for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
-        status = read_piece(packed, &p, done, row_bytes);
+        status = read_piece(packed, &p, done, array->row_elements);
         for (int64_t i = 0; i < p.n && !status; i++)
             status = td_paged_table_write(entry->table, entry->array, p.rows[i], 1, p.data + i * row_bytes);
     }
@@ -142,7 +143,7 @@ static td_status *fill_all(filling *f, const td_packed *packed, piece *p)
 {
     TD_TRY(open_window(f, 0));
     for (int64_t done = 0; done < packed->rows->elements; done += p->n) {
-        TD_TRY(read_piece(packed, p, done, f->row_bytes));
+        TD_TRY(read_piece(packed, p, done, f->row_elements));
         for (int64_t i = 0; i < p->n; i++)
             TD_TRY(put_row(f, p->rows[i], p->data + i * f->row_bytes));
     }

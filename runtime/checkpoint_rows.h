@@ -4,13 +4,13 @@
 #ifndef TANDEM_RUNTIME_CHECKPOINT_ROWS_H
 #define TANDEM_RUNTIME_CHECKPOINT_ROWS_H
 
-#include "base/safetensors.h"
-#include "runtime/store.h"
+#include "runtime/checkpoint.h"
 
-/* A tensor of a file, with its file. */
+/* An entry's tensor in a file, and where it has only some rows, which. */
 typedef struct td_packed {
-    const td_safetensors *rows_file, *file;
-    const td_safetensors_tensor *rows, *tensor; /* rows: i64 [n]; NULL: the tensor is whole */
+    td_source_tensor source;
+    const td_safetensors *rows_file;
+    const td_safetensors_tensor *rows; /* i64 [n]; NULL: the tensor is whole */
 } td_packed;
 
 /* Writes the rows of one array as `tensor`, and with `rows` not NULL their indices. */

@@ -58,7 +58,10 @@ td_status *td_store_checksum(const td_store *store, uint64_t *out_checksum) TD_M
 
 /* A checkpoint is a directory: safetensors shards and a manifest that is renamed into place last. Of a table
  * that is sparse or in a file it has the rows that are there; a store with any way of keeping tables loads it. `position`: where
- * the data is (epoch and batch index), handed back by load. Load takes any device split; names and shapes must agree. */
+ * the data is (epoch and batch index), handed back by load. Load takes any device split; names and shapes must agree. Every tensor
+ * is written in the dtype that the store keeps it in; load converts between f32, f16 and bf16, downwards each number once to
+ * nearest even, and logs that it did. TD_DATA_ERROR for what is cut off, damaged, of another model, or too large for the new dtype,
+ * TD_NOT_FOUND where there is no checkpoint or a tensor is missing: then nothing has changed. */
 typedef struct td_data_position {
     int64_t epoch, batch;
 } td_data_position;

@@ -1,7 +1,9 @@
 /* Checkpoints: a manifest and a shard of any bytes load, or are refused before the store changes.
  *
- * An input: one byte (1: the manifest's checksum is put right), the manifest's length (four bytes, little-endian), the manifest,
+ * An input: one byte (1: the manifest's checksums are put right), the manifest's length (four bytes, little-endian), the manifest,
  * the shard. */
+#include <jansson.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
@@ -66,16 +68,27 @@ static void make_store(void)
     (void)snprintf(shard, sizeof shard, "%s/shard-0000.safetensors", folder);
 }
 
-/* The text of the manifest with the checksum of the shard's bytes in the first place that looks like one. */
-static void put_checksum_right(char *text, size_t size, const uint8_t *bytes, size_t n)
+/* Puts 16 digits after the first place that says `before`. */
+static void put_digits(char *text, size_t size, const char *before, uint64_t number)
 {
-    static const char before[] = "\"xxh64\": \"";
-    char hash[17];
-    char *at = memmem(text, size, before, sizeof before - 1);
-    if (!at || at + sizeof before - 1 + 16 > text + size)
+    char digits[17], *at = memmem(text, size, before, strlen(before));
+    if (!at || at + strlen(before) + 16 > text + size)
         return;
-    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)td_hash_bytes(bytes, n, 0));
-    memcpy(at + sizeof before - 1, hash, 16);
+    (void)snprintf(digits, sizeof digits, "%016llx", (unsigned long long)number);
+    memcpy(at + strlen(before), digits, 16);
+}
+
+/* The manifest with the checksum of the shard's bytes, and its own, in the first places that look like them. */
+static void put_checksums_right(char *text, size_t size, const uint8_t *bytes, size_t n)
+{
+    put_digits(text, size, "\"xxh64\": \"", td_hash_bytes(bytes, n, 0));
+    json_t *root = json_loadb(text, size, 0, NULL);
+    (void)json_object_del(root, "checksum");
+    char *bare = root ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (bare)
+        put_digits(text, size, "\"checksum\": \"", td_hash_bytes(bare, strlen(bare), 0));
+    free(bare); /* jansson's own allocation */
+    json_decref(root);
 }
 
 static void load(void)
@@ -111,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         length = (uint32_t)(size - HEAD);
     memcpy(text, data + HEAD, length);
     if (data[0] & 1)
-        put_checksum_right(text, length, data + HEAD + length, size - HEAD - length);
+        put_checksums_right(text, length, data + HEAD + length, size - HEAD - length);
     (void)mkdir(folder, 0777);
     fuzz_write(manifest, text, length);
     fuzz_write(shard, data + HEAD + length, size - HEAD - length);

@@ -1,0 +1,169 @@
+/* manifest.json of a checkpoint: see checkpoint.h. It is the last file written, and ends with a checksum of all that it says, so
+ * that a changed digit is found as surely as a changed shard. Versions 1 and 2 had no such checksum, and no sizes of shards. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "runtime/checkpoint.h"
+
+#define MANIFEST "manifest.json"
+static const char format_name[] = "tandem-checkpoint";
+enum { FORMAT_VERSION = 3, VERSION_WITH_CHECKSUM = 3 };
+
+/* ---- its checksum ------------------------------------------------------------------------------------------------------------- */
+
+/* Of everything but the checksum itself, in a form that does not depend on blanks or order. False: no memory. */
+static bool sum_up(json_t *root, char out_text[17])
+{
+    json_t *bare = json_copy(root);
+    (void)json_object_del(bare, "checksum");
+    char *text = bare ? json_dumps(bare, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(bare);
+    if (!text)
+        return false;
+    (void)snprintf(out_text, 17, "%016" PRIx64, td_hash_bytes(text, strlen(text), 0));
+    free(text); /* jansson's own allocation */
+    return true;
+}
+
+/* ---- writing -------------------------------------------------------------------------------------------------------------------- */
+
+/* For every tensor of which only some rows are written: how many there are in all, and what the others hold. NULL: no memory. */
+static json_t *list_tables(const td_store *store)
+{
+    json_t *tables = json_object();
+    for (int32_t i = 0; tables && i < store->n_entries; i++) {
+        const td_store_entry *entry = &store->entries[i];
+        char *name = entry->table ? td_checkpoint_tensor_name(entry) : NULL;
+        const td_initializer *how = &entry->initial.how;
+        json_t *one = entry->table ? json_pack("{s:I, s:i, s:f, s:f}", "rows", (json_int_t)entry->tensor.dims[0],
+                                               "kind", (int)how->kind, "a", how->a, "b", how->b)
+                                   : NULL;
+        bool good = !entry->table || (name && one && json_object_set(tables, name, one) == 0);
+        json_decref(one);
+        td_free(name);
+        if (!good) {
+            json_decref(tables);
+            tables = NULL;
+        }
+    }
+    return tables;
+}
+
+/* NULL: no memory. */
+static json_t *describe(const td_store *store, td_data_position position, json_t *shards, json_t *tables)
+{
+    char checksum[17];
+    json_t *root =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O, s:O}", "format", format_name, "version",
+                  (int)FORMAT_VERSION, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates, "seed",
+                  (json_int_t)store->seed, "position", "epoch", (json_int_t)position.epoch, "batch",
+                  (json_int_t)position.batch, "shards", shards, "tables", tables);
+    bool good =
+        root && (!isfinite(store->last_loss) || json_object_set_new(root, "loss", json_real(store->last_loss)) == 0);
+    good = good && sum_up(root, checksum) && json_object_set_new(root, "checksum", json_string(checksum)) == 0;
+    if (good)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+td_status *td_manifest_write(const td_store *store, const char *directory, td_data_position position, json_t *shards)
+{
+    json_t *tables = list_tables(store);
+    json_t *root = tables ? describe(store, position, shards, tables) : NULL;
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
+    td_status *status = text && path ? td_file_write(path, text, strlen(text)) : td_checkpoint_no_memory();
+    free(text); /* jansson's own allocation */
+    td_free(path);
+    json_decref(root);
+    json_decref(tables);
+    return status;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+
+td_status *td_manifest_damaged(const char *what)
+{
+    return TD_ERROR(TD_DATA_ERROR, MANIFEST " is not a whole checkpoint's: %s", what);
+}
+
+static bool is_count(const json_t *number)
+{
+    return json_is_integer(number) && json_integer_value(number) >= 0;
+}
+
+static td_status *check_counts(const json_t *root)
+{
+    const json_t *steps = json_object_get(root, "steps"), *updates = json_object_get(root, "updates"),
+                 *position = json_object_get(root, "position");
+    if (!is_count(steps) || !is_count(updates))
+        return td_manifest_damaged("its steps and updates are no counts");
+    if (json_integer_value(updates) > json_integer_value(steps))
+        return td_manifest_damaged("it counts more updates than steps");
+    if (!is_count(json_object_get(position, "epoch")) || !is_count(json_object_get(position, "batch")))
+        return td_manifest_damaged("it has no position in the data");
+    return NULL;
+}
+
+static td_status *check(json_t *root)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const char *checksum = json_string_value(json_object_get(root, "checksum"));
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    char found[17];
+    if (!format || strcmp(format, format_name) != 0)
+        return td_manifest_damaged("\"format\" does not say so");
+    if (version < 1 || version > FORMAT_VERSION)
+        return TD_ERROR(TD_UNSUPPORTED, MANIFEST ": version %lld; this program reads up to %d", (long long)version,
+                        (int)FORMAT_VERSION);
+    if (!sum_up(root, found))
+        return td_checkpoint_no_memory();
+    if (checksum ? strcmp(checksum, found) != 0 : version >= VERSION_WITH_CHECKSUM)
+        return TD_ERROR(TD_DATA_ERROR, MANIFEST ": checksum %s, it says %.32s of itself: it is damaged", found,
+                        checksum ? checksum : "nothing");
+    if (!json_is_array(json_object_get(root, "shards")))
+        return td_manifest_damaged("it lists no shards");
+    return check_counts(root);
+}
+
+td_status *td_manifest_read(const char *directory, json_t **out_root)
+{
+    char *path = td_format("%s/" MANIFEST, directory), *text = NULL;
+    size_t bytes = 0;
+    json_error_t error;
+    *out_root = NULL;
+    td_status *status = path ? td_file_read(path, &text, &bytes) : td_checkpoint_no_memory();
+    td_free(path);
+    if (td_status_code(status) == TD_NOT_FOUND) {
+        td_status_destroy(status);
+        return TD_ERROR(TD_NOT_FOUND, "there is no " MANIFEST " in it: no checkpoint, or one that was never finished");
+    }
+    if (status)
+        return status;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    td_free(text);
+    if (!root)
+        return TD_ERROR(TD_DATA_ERROR, MANIFEST ":%d:%d: %s", error.line, error.column, error.text);
+    status = check(root);
+    if (status) {
+        json_decref(root);
+        return status;
+    }
+    *out_root = root;
+    return NULL;
+}
+
+void td_manifest_take(const json_t *root, td_store *store, td_data_position *out_position)
+{
+    const json_t *position = json_object_get(root, "position"), *loss = json_object_get(root, "loss");
+    store->steps = json_integer_value(json_object_get(root, "steps"));
+    store->updates = json_integer_value(json_object_get(root, "updates"));
+    store->last_loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    *out_position = (td_data_position){json_integer_value(json_object_get(position, "epoch")),
+                                       json_integer_value(json_object_get(position, "batch"))};
+}

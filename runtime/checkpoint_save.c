@@ -1,0 +1,163 @@
+/* td_store_save: every entry of a store into shards, a piece of a few MiB at a time, then the manifest. See checkpoint.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "runtime/checkpoint_rows.h"
+
+enum { PIECE_BYTES = 4 << 20 };
+static const int64_t shard_bytes = (int64_t)2 << 30; /* a larger parameter has a shard of its own */
+
+td_status *td_checkpoint_no_memory(void)
+{
+    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+}
+
+char *td_checkpoint_tensor_name(const td_store_entry *entry)
+{
+    return td_format("%s/%s", entry->is_parameter ? "param" : "state", entry->name);
+}
+
+char *td_checkpoint_rows_name(const td_store_entry *entry)
+{
+    const char *slot = entry->is_parameter ? NULL : strrchr(entry->name, '/');
+    return td_format("rows/%.*s", (int)(slot ? slot - entry->name : (long)strlen(entry->name)), entry->name);
+}
+
+static int64_t size_of(const td_store_entry *entry)
+{
+    return (int64_t)td_dtype_bytes(entry->tensor.dtype);
+}
+
+static int64_t data_bytes(const td_store_entry *entry)
+{
+    if (entry->table)
+        return entry->table->n_there * (entry->table->arrays[entry->array].row_bytes + 8 * entry->is_parameter);
+    return td_tensor_elements(&entry->tensor) * size_of(entry);
+}
+
+/* ---- declaring ---------------------------------------------------------------------------------------------------------------- */
+
+/* A table of which only some rows are there, and, with its parameter, which ones. */
+static td_status *declare_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *name)
+{
+    int64_t dims[TD_MAX_RANK];
+    memcpy(dims, entry->tensor.dims, sizeof dims);
+    dims[0] = entry->table->n_there;
+    TD_TRY(td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, dims));
+    if (!entry->is_parameter)
+        return NULL;
+    char *rows = td_checkpoint_rows_name(entry);
+    td_status *status = rows ? td_safetensors_declare(writer, rows, TD_I64, 1, dims) : td_checkpoint_no_memory();
+    td_free(rows);
+    return status;
+}
+
+static td_status *declare_entries(td_safetensors_writer *writer, const td_store *store, int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; i++) {
+        const td_store_entry *entry = &store->entries[i];
+        char *name = td_checkpoint_tensor_name(entry);
+        td_status *status = NULL;
+        if (!name)
+            status = td_checkpoint_no_memory();
+        else if (entry->table)
+            status = declare_rows(writer, entry, name);
+        else
+            status = td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
+        td_free(name);
+        TD_TRY(status);
+    }
+    return NULL;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------------------ */
+
+static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry *entry)
+{
+    char *name = td_checkpoint_tensor_name(entry), *rows = td_checkpoint_rows_name(entry);
+    td_status *status = name && rows ? td_checkpoint_write_rows(writer, entry, name, entry->is_parameter ? rows : NULL)
+                                     : td_checkpoint_no_memory();
+    td_free(name);
+    td_free(rows);
+    return status;
+}
+
+static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
+{
+    const td_store_entry *entry = &store->entries[index];
+    if (entry->table)
+        return write_rows(writer, entry);
+    int64_t size = size_of(entry), n = td_tensor_elements(&entry->tensor), most = PIECE_BYTES / size;
+    char *name = td_checkpoint_tensor_name(entry);
+    td_status *status = name ? NULL : td_checkpoint_no_memory();
+    for (int64_t first = 0; first < n && !status; first += most) {
+        int64_t count = n - first < most ? n - first : most;
+        status = td_store_read(store, index, first, count, piece);
+        if (!status)
+            status = td_safetensors_write(writer, name, first * size, count * size, piece);
+    }
+    td_free(name);
+    return status;
+}
+
+static td_status *write_shard(const td_store *store, const char *path, int32_t begin, int32_t end, void *piece)
+{
+    td_safetensors_writer *writer = NULL;
+    TD_TRY(td_safetensors_create(path, &writer));
+    td_status *status = declare_entries(writer, store, begin, end);
+    for (int32_t i = begin; i < end && !status; i++)
+        status = write_entry(writer, store, i, piece);
+    if (status) {
+        td_safetensors_discard(writer);
+        return status;
+    }
+    return td_safetensors_commit(writer);
+}
+
+static td_status *add_shard(const td_store *store, const char *directory, int32_t begin, int32_t end, void *piece,
+                            json_t *shards)
+{
+    char file[32], checksum[32];
+    uint64_t hash = 0;
+    int64_t bytes = 0;
+    (void)snprintf(file, sizeof file, "shard-%04zu.safetensors", json_array_size(shards));
+    char *path = td_format("%s/%s", directory, file);
+    td_status *status = path ? write_shard(store, path, begin, end, piece) : td_checkpoint_no_memory();
+    if (!status)
+        status = td_file_hash(path, &hash);
+    if (!status)
+        status = td_file_size(path, &bytes);
+    td_free(path);
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, hash);
+    if (!status && json_array_append_new(shards, json_pack("{s:s, s:I, s:s}", "file", file, "bytes", (json_int_t)bytes,
+                                                           "xxh64", checksum)) != 0)
+        status = td_checkpoint_no_memory();
+    return status;
+}
+
+static td_status *write_shards(const td_store *store, const char *directory, json_t *shards)
+{
+    void *piece = td_calloc(1, PIECE_BYTES);
+    td_status *status = piece ? NULL : td_checkpoint_no_memory();
+    for (int32_t begin = 0, end; begin < store->n_entries && !status; begin = end) {
+        int64_t bytes = data_bytes(&store->entries[begin]);
+        for (end = begin + 1; end < store->n_entries && bytes + data_bytes(&store->entries[end]) <= shard_bytes; end++)
+            bytes += data_bytes(&store->entries[end]);
+        status = add_shard(store, directory, begin, end, piece, shards);
+    }
+    td_free(piece);
+    return status;
+}
+
+td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
+{
+    TD_TRY(td_directory_create(directory));
+    json_t *shards = json_array();
+    td_status *status = shards ? write_shards(store, directory, shards) : td_checkpoint_no_memory();
+    if (!status)
+        status = td_manifest_write(store, directory, position, shards);
+    json_decref(shards);
+    return td_status_prefix(status, "checkpoint %s", directory);
+}
