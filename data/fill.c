@@ -22,11 +22,19 @@ void td_fill_dims(const td_schema_field *field, int64_t n, td_tensor *tensor)
         tensor->dims[axis] = field->dims[axis - 1];
 }
 
+/* An id moved to where its column's rows lie. One that would pass the largest id stays there: no table has such a row, so
+ * it is refused as any other id outside its table is. */
+static int64_t shifted(int64_t id, int64_t shift)
+{
+    int64_t moved;
+    return __builtin_add_overflow(id, shift, &moved) ? INT64_MAX : moved;
+}
+
 static void fill_ids(const td_rows *rows, const unsigned char *record, const td_field_plan *plan, int64_t width,
                      int64_t *out)
 {
     for (int64_t k = 0; k < width; k++)
-        out[k] = td_record_id(rows, record, plan->first + (int32_t)k) + (plan->shifts ? plan->shifts[k] : 0);
+        out[k] = shifted(td_record_id(rows, record, plan->first + (int32_t)k), plan->shifts ? plan->shifts[k] : 0);
 }
 
 /* One field of row `i` of the batch. */

@@ -11,6 +11,7 @@
 
 #include "backends/registry.h"
 #include "tandem/status.h"
+#include "where.h"
 
 /* ---- the devices under test ------------------------------------------------------------------------------------------------ */
 

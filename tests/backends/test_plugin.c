@@ -11,6 +11,7 @@
 
 #include "backends/registry.h"
 #include "base/memory.h"
+#include "where.h"
 
 static char directory[] = "/tmp/tandem_plugin_XXXXXX";
 

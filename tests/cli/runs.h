@@ -19,6 +19,7 @@
 #include <jansson.h>
 
 #include "cli/command.h"
+#include "where.h"
 
 static char folder[256];
 static char out[1 << 20], errors[1 << 16];

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "tandem/ops.h"
 #include "tests/cli/runs.h"
+#include "where.h"
 
 /* A fresh process per failure would be the real thing; here the program runs in this one, which is what lets failures be injected. */
 

@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "cli/command.h"
+#include "where.h"
 
 #define SAMPLES TD_SOURCE_DIR "/samples"
 

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "tandem/data.h"
+#include "where.h"
 
 /* A path in this program's own folder under the build tree. */
 static inline const char *own_path(const char *name)

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/math.h"
 #include "base/memory.h"
+#include "where.h"
 
 /* 40 columns of which those given differ from "1\t" numbers and "68fd1e64" categories. */
 static void put_row(char *to, size_t room, const char *label, int32_t column, const char *value)

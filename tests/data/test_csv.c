@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "base/memory.h"
+#include "where.h"
 
 static td_dataset_options two_columns(const char *path)
 {

@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "tests/base/folder.h"
+#include "where.h"
 
 #define CASES TD_SOURCE_DIR "/tests/golden"
 #define SHARED TD_SOURCE_DIR "/../shared/golden"

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "optim/rule.h"
+#include "where.h"
 
 enum { GOLDEN_STEPS = 6 };
 

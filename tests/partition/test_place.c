@@ -2,6 +2,7 @@
 #include <jansson.h>
 
 #include "tests/partition/models.h"
+#include "where.h"
 
 #define ACCELERATOR "emulated:memory=8MiB"
 

@@ -12,6 +12,7 @@
 #include "tandem/ops.h"
 #include "tandem/session.h"
 #include "tests/base/check.h"
+#include "where.h"
 
 enum { SAMPLES = 4, WIDTH = 3, STEPS = 10, DEADLINE_S = 60 };
 

@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "where.h"
 
 enum { IN = 6, BATCH = 8, STEPS = 5 };
 

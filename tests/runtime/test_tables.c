@@ -11,6 +11,7 @@
 #include "tandem/ops.h"
 #include "tests/base/check.h"
 #include "tests/base/folder.h"
+#include "where.h"
 
 enum { BATCH = 64, BAG = 3, DIM = 16, ODD_DIM = 10, STEPS = 12 };
 
