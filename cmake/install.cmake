@@ -21,6 +21,10 @@ install(FILES ${CMAKE_BINARY_DIR}/tandemConfig.cmake ${CMAKE_BINARY_DIR}/tandemC
 if(TANDEM_HAVE_ONEDNN)
   set(TANDEM_PRIVATE_LIBRARIES "-ldnnl")
 endif()
+if(TANDEM_HAVE_MPI)
+  string(JOIN " " TANDEM_MPI_LIBRARIES ${MPI_C_LIBRARIES})
+  string(APPEND TANDEM_PRIVATE_LIBRARIES " ${TANDEM_MPI_LIBRARIES}")
+endif()
 # Relative to the file itself: `cmake --install --prefix` may put everything elsewhere than configured.
 file(RELATIVE_PATH TANDEM_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/tandem.pc.in tandem.pc @ONLY)

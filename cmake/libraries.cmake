@@ -20,3 +20,16 @@ else()
   message(WARNING "oneDNN was not found: the cpu backend will use the reference GEMM, which is many times slower.\n"
                   "  To have it: tools/install-packages, or the package libdnnl-dev")
 endif()
+
+# Distributed jobs (ps/). Without it everything on one host works, and a rank under mpirun is told what is missing.
+find_package(MPI QUIET COMPONENTS C)
+if(MPI_C_FOUND)
+  set(TANDEM_HAVE_MPI ON)
+  target_link_libraries(tandem_libraries INTERFACE ${MPI_C_LIBRARIES})
+  target_include_directories(tandem_libraries SYSTEM INTERFACE ${MPI_C_INCLUDE_DIRS})
+  target_compile_definitions(tandem_libraries INTERFACE TANDEM_HAVE_MPI=1)
+else()
+  set(TANDEM_HAVE_MPI OFF)
+  message(WARNING "MPI was not found: tandem will train on one host only.\n"
+                  "  To have it: tools/install-packages, or the packages libopenmpi-dev and openmpi-bin")
+endif()

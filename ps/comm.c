@@ -1,0 +1,423 @@
+/* The callers' side of messages between ranks: handing parcels over, waiting, matching what comes with what is waited for.
+ * A rank's messages to itself go through here alone, by copy. See comm.h. */
+#include "ps/comm_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+enum { WAIT_SLICE_NS = 200000000 };
+
+bool td_comm_is_wanted(void)
+{
+    /* Open MPI's, PMIx', Slurm's and MPICH's launchers: more than one rank, or a rank at all under mpirun. */
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return true;
+    return false;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+static void destroy(td_comm *comm)
+{
+    while (comm->arrived) {
+        td_arrival *arrival = comm->arrived;
+        comm->arrived = arrival->next;
+        td_comm_free_arrival(arrival);
+    }
+    while (comm->requests) {
+        td_request *request = comm->requests;
+        comm->requests = request->next;
+        td_comm_free_request(request);
+    }
+    td_status_destroy(comm->failure);
+    pthread_mutex_destroy(&comm->mutex);
+    pthread_cond_destroy(&comm->changed);
+    pthread_cond_destroy(&comm->work);
+    td_free(comm->peers);
+    td_free(comm);
+}
+
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
+{
+    td_comm *comm = NULL;
+    *out_comm = NULL;
+    TD_TRY(TD_NEW(comm, 1));
+    comm->options = *options;
+    comm->options.deadline_s = options->deadline_s > 0 ? options->deadline_s : 60;
+    comm->options.patience_s = options->patience_s > 0 ? options->patience_s : 600;
+    comm->submitted_end = &comm->submitted;
+    comm->requests_end = &comm->requests;
+    pthread_mutex_init(&comm->mutex, NULL);
+    init_condition(&comm->changed);
+    init_condition(&comm->work);
+    if (td_thread_create(&comm->thread, td_comm_main, comm) != 0) {
+        destroy(comm);
+        return TD_ERROR(TD_IO, "no thread for communication");
+    }
+    pthread_mutex_lock(&comm->mutex);
+    while (!comm->opened && !comm->stopped)
+        pthread_cond_wait(&comm->changed, &comm->mutex);
+    td_status *status = comm->failure;
+    comm->failure = status ? NULL : comm->failure;
+    pthread_mutex_unlock(&comm->mutex);
+    if (status) {
+        pthread_join(comm->thread, NULL);
+        destroy(comm);
+        return status;
+    }
+    *out_comm = comm;
+    return NULL;
+}
+
+bool td_comm_close(td_comm *comm, const td_status *error)
+{
+    if (!comm)
+        return true;
+    pthread_mutex_lock(&comm->mutex);
+    if (error && !comm->failure) {
+        comm->abandon = true;
+        (void)strncpy(comm->last_words, td_status_message(error), sizeof comm->last_words - 1);
+        char *end = strchr(comm->last_words, '\n');
+        if (end)
+            *end = '\0';
+    }
+    comm->closing = true;
+    pthread_cond_signal(&comm->work);
+    pthread_mutex_unlock(&comm->mutex);
+    pthread_join(comm->thread, NULL);
+    bool finalized = comm->finalized;
+    destroy(comm);
+    return finalized;
+}
+
+int32_t td_comm_rank(const td_comm *comm)
+{
+    return comm->rank;
+}
+
+int32_t td_comm_size(const td_comm *comm)
+{
+    return comm->size;
+}
+
+const char *td_comm_host(const td_comm *comm, int32_t rank)
+{
+    return comm->peers[rank].hello.host;
+}
+
+int32_t td_comm_cores(const td_comm *comm, int32_t rank)
+{
+    return comm->peers[rank].hello.cores;
+}
+
+void td_comm_name(td_comm *comm, int32_t rank, const char *name)
+{
+    pthread_mutex_lock(&comm->mutex);
+    (void)strncpy(comm->peers[rank].name, name, TD_COMM_NAME - 1);
+    pthread_mutex_unlock(&comm->mutex);
+}
+
+void td_comm_set_step(td_comm *comm, int64_t step)
+{
+    atomic_store_explicit(&comm->step, step, memory_order_relaxed);
+}
+
+/* ---- failure --------------------------------------------------------------------------------------------------------------- */
+
+static td_status *copy_of(const td_status *status)
+{
+    return td_status_create(td_status_code(status), __FILE__, __LINE__, "%s", td_status_message(status));
+}
+
+void td_comm_note_failure(td_comm *comm, td_status *status)
+{
+    if (comm->failure)
+        td_status_destroy(status);
+    else
+        comm->failure = status;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_cond_signal(&comm->work);
+}
+
+void td_comm_fail(td_comm *comm, td_status *status)
+{
+    pthread_mutex_lock(&comm->mutex);
+    if (!comm->failure) {
+        comm->abandon = true;
+        (void)strncpy(comm->last_words, td_status_message(status), sizeof comm->last_words - 1);
+    }
+    td_comm_note_failure(comm, status);
+    pthread_mutex_unlock(&comm->mutex);
+}
+
+td_status *td_comm_failure(td_comm *comm)
+{
+    pthread_mutex_lock(&comm->mutex);
+    td_status *status = comm->failure ? copy_of(comm->failure) : NULL;
+    pthread_mutex_unlock(&comm->mutex);
+    return status;
+}
+
+/* ---- matching -------------------------------------------------------------------------------------------------------------- */
+
+static bool answers(const td_parcel *parcel, int32_t peer, uint32_t kind, uint64_t number)
+{
+    return parcel->peer == peer && parcel->kind == kind && parcel->number == number;
+}
+
+td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number)
+{
+    for (td_parcel **at = &comm->expected; *at; at = &(*at)->next)
+        if (answers(*at, peer, kind, number)) {
+            td_parcel *found = *at;
+            *at = found->next;
+            return found;
+        }
+    return NULL;
+}
+
+/* Bytes that came go where they were asked for. */
+static void hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel)
+{
+    if (arrival->parcel.bytes > parcel->bytes) {
+        td_comm_note_failure(comm, TD_ERROR(TD_INTERNAL, "%s sent %lld bytes where %lld are expected",
+                                            comm->peers[parcel->peer].name, (long long)arrival->parcel.bytes,
+                                            (long long)parcel->bytes));
+        return;
+    }
+    if (arrival->parcel.bytes)
+        memcpy(parcel->data, arrival->parcel.data, (size_t)arrival->parcel.bytes);
+    parcel->bytes = arrival->parcel.bytes;
+    memcpy(parcel->words, arrival->parcel.words, sizeof parcel->words);
+    parcel->done = true;
+}
+
+static void queue_request(td_comm *comm, td_arrival *arrival)
+{
+    td_request *request = NULL;
+    td_status *status = TD_NEW(request, 1);
+    if (status) {
+        td_comm_note_failure(comm, status);
+        td_comm_free_arrival(arrival);
+        return;
+    }
+    const td_parcel *parcel = &arrival->parcel;
+    *request = (td_request){.from = parcel->peer,
+                            .kind = parcel->kind,
+                            .number = parcel->number,
+                            .data = parcel->data,
+                            .bytes = parcel->bytes};
+    memcpy(request->words, parcel->words, sizeof request->words);
+    *comm->requests_end = request;
+    comm->requests_end = &request->next;
+    td_free(arrival);
+}
+
+/* The place in the list of an arrival that answers; *place NULL: there is none. */
+static td_arrival **find_arrival(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number)
+{
+    td_arrival **at = &comm->arrived;
+    while (*at && !answers(&(*at)->parcel, peer, kind, number))
+        at = &(*at)->next;
+    return at;
+}
+
+static void give(td_comm *comm, td_arrival **at, td_parcel *parcel)
+{
+    td_arrival *arrival = *at;
+    *at = arrival->next;
+    hand_over(comm, arrival, parcel);
+    td_comm_free_arrival(arrival);
+}
+
+void td_comm_keep(td_comm *comm, td_arrival *arrival)
+{
+    if (arrival->parcel.kind < TD_REPLIES)
+        return;
+    arrival->next = comm->arrived;
+    comm->arrived = arrival;
+}
+
+void td_comm_complete(td_comm *comm, td_arrival *arrival)
+{
+    td_parcel *parcel = &arrival->parcel;
+    parcel->done = true;
+    if (parcel->kind < TD_REPLIES)
+        queue_request(comm, arrival);
+    else if (arrival->claimed)
+        give(comm, find_arrival(comm, parcel->peer, parcel->kind, parcel->number), arrival->claimed);
+    pthread_cond_broadcast(&comm->changed);
+}
+
+void td_comm_free_arrival(td_arrival *arrival)
+{
+    td_free(arrival->parcel.data);
+    td_free(arrival);
+}
+
+void td_comm_free_request(td_request *request)
+{
+    if (!request)
+        return;
+    td_free(request->data);
+    td_free(request);
+}
+
+/* ---- parcels --------------------------------------------------------------------------------------------------------------- */
+
+/* To this rank itself: into what waits for it, or into a copy. */
+static void send_to_self(td_comm *comm, td_parcel *parcel)
+{
+    td_parcel *waiting = NULL;
+    td_arrival *arrival = NULL;
+    if (parcel->kind >= TD_REPLIES)
+        waiting = td_comm_take_expected(comm, parcel->peer, parcel->kind, parcel->number);
+    if (waiting) {
+        const td_arrival as_if = {.parcel = *parcel};
+        hand_over(comm, &as_if, waiting);
+    } else {
+        arrival = td_calloc(1, sizeof *arrival);
+        void *data = parcel->bytes ? td_calloc((size_t)parcel->bytes, 1) : NULL;
+        if (!arrival || (parcel->bytes && !data)) {
+            td_free(arrival);
+            td_free(data);
+            td_comm_note_failure(comm, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes",
+                                                (long long)parcel->bytes));
+            return;
+        }
+        arrival->parcel = *parcel;
+        arrival->parcel.data = data;
+        if (parcel->bytes)
+            memcpy(data, parcel->data, (size_t)parcel->bytes);
+        td_comm_keep(comm, arrival);
+        td_comm_complete(comm, arrival);
+    }
+    parcel->done = true;
+    pthread_cond_broadcast(&comm->changed);
+}
+
+void td_comm_send(td_comm *comm, td_parcel *parcel)
+{
+    parcel->next = NULL;
+    parcel->begun = parcel->ended = 0;
+    parcel->under_way = 0;
+    parcel->is_receive = parcel->letter_out = parcel->done = false;
+    pthread_mutex_lock(&comm->mutex);
+    if (comm->failure) {
+        /* its wait says so */
+    } else if (parcel->peer == comm->rank) {
+        send_to_self(comm, parcel);
+    } else {
+        *comm->submitted_end = parcel;
+        comm->submitted_end = &parcel->next;
+        pthread_cond_signal(&comm->work);
+    }
+    pthread_mutex_unlock(&comm->mutex);
+}
+
+void td_comm_receive(td_comm *comm, td_parcel *parcel)
+{
+    parcel->begun = parcel->ended = 0;
+    parcel->under_way = 0;
+    parcel->is_receive = true;
+    parcel->done = false;
+    pthread_mutex_lock(&comm->mutex);
+    td_arrival **at = find_arrival(comm, parcel->peer, parcel->kind, parcel->number);
+    if (comm->failure) {
+        /* its wait says so */
+    } else if (!*at) {
+        parcel->next = comm->expected;
+        comm->expected = parcel;
+        pthread_cond_signal(&comm->work); /* an answer is near: shorter rests */
+    } else if ((*at)->parcel.done) {
+        give(comm, at, parcel);
+    } else {
+        (*at)->claimed = parcel;
+    }
+    pthread_mutex_unlock(&comm->mutex);
+}
+
+/* One slice of a wait: the condition is signalled, or a fifth of a second is over. */
+static void rest(td_comm *comm)
+{
+    struct timespec until;
+    int64_t at = td_clock_ns() + WAIT_SLICE_NS;
+    until.tv_sec = at / 1000000000;
+    until.tv_nsec = at % 1000000000;
+    (void)pthread_cond_timedwait(&comm->changed, &comm->mutex, &until);
+}
+
+/* The failure of the job, once the communication thread has let go of every buffer. */
+static td_status *failed(td_comm *comm)
+{
+    while (!comm->stopped)
+        rest(comm);
+    return copy_of(comm->failure);
+}
+
+td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
+{
+    td_status *status = NULL;
+    int64_t limit = td_clock_ns() + (int64_t)(comm->options.patience_s * 1e9);
+    pthread_mutex_lock(&comm->mutex);
+    while (!parcel->done && !comm->failure) {
+        rest(comm);
+        if (!parcel->done && !comm->failure && td_clock_ns() > limit) {
+            const td_peer *peer = &comm->peers[parcel->peer];
+            td_comm_note_failure(
+                comm, TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s", peer->name,
+                               parcel->peer, peer->hello.host, (long long)peer->step,
+                               parcel->is_receive ? "answered" : "taken a message", comm->options.patience_s));
+        }
+    }
+    if (!parcel->done)
+        status = failed(comm);
+    pthread_mutex_unlock(&comm->mutex);
+    return status;
+}
+
+/* ---- requests -------------------------------------------------------------------------------------------------------------- */
+
+td_status *td_comm_next_request(td_comm *comm, td_request **out_request)
+{
+    td_status *status = NULL;
+    *out_request = NULL;
+    pthread_mutex_lock(&comm->mutex);
+    while (!comm->requests && !comm->failure && !comm->requests_ended)
+        rest(comm);
+    if (comm->failure) {
+        status = failed(comm);
+    } else if (comm->requests) {
+        *out_request = comm->requests;
+        comm->requests = comm->requests->next;
+        if (!comm->requests)
+            comm->requests_end = &comm->requests;
+        (*out_request)->next = NULL;
+    }
+    pthread_mutex_unlock(&comm->mutex);
+    return status;
+}
+
+void td_comm_end_requests(td_comm *comm)
+{
+    pthread_mutex_lock(&comm->mutex);
+    comm->requests_ended = true;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->mutex);
+}

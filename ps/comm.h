@@ -1,0 +1,108 @@
+/* Messages between the ranks of a distributed job, over MPI.
+ *
+ * One thread per rank, the communication thread, calls MPI (MPI_THREAD_FUNNELED) and nobody else does. Other threads hand it
+ * parcels and sleep until they are through. It looks with MPI_Testsome and rests between looks, longer the longer nothing
+ * happens, so ranks that share cores do not take them from each other. Only two-sided calls are used.
+ *
+ *     td_comm *comm = NULL;
+ *     TD_TRY(td_comm_open(&options, &comm));                  // every rank of the job, at the same time
+ *     td_parcel question = {.peer = 1, .kind = TD_REQUESTS, .number = 7, .data = keys, .bytes = n * 8};
+ *     td_parcel answer = {.peer = 1, .kind = TD_REPLIES, .number = 7, .data = rows, .bytes = room};
+ *     td_comm_receive(comm, &answer);                          // first, so that its bytes need no buffer in between
+ *     td_comm_send(comm, &question);
+ *     TD_TRY(td_comm_wait(comm, &answer));                     // answer.bytes: how many came
+ *
+ * A message is a letter (kind, number, four words, up to TD_COMM_INLINE bytes) and, where it is longer, its bytes in chunks of
+ * TD_COMM_CHUNK, at most TD_COMM_CHUNKS of one message under way: any length, a bounded number of MPI requests. A chunk waits
+ * in the sender until the receiver has room for it. Letters travel into a fixed number of posted receives, so a sender whose
+ * receiver is slow waits too. Whoever asks must bound what it asks before it has the answers.
+ *
+ * Every wait ends: with the message, or with the job's failure. A rank fails the job for itself, and tells the others, when
+ * a peer's process on the same host has ended (seen within two TD_COMM_LOOK_NS), when a peer was not heard of for
+ * options.deadline_s, when a message that somebody waits for does not come for options.patience_s although its sender lives,
+ * or when it is told to. After a failure no MPI call is made any more; the process must leave by _exit. */
+#ifndef TANDEM_PS_COMM_H
+#define TANDEM_PS_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/status.h"
+
+enum {
+    TD_COMM_WORDS = 4,
+    TD_COMM_INLINE = 3584,
+    TD_COMM_CHUNK = 1 << 22,
+    TD_COMM_CHUNKS = 4,
+    TD_COMM_NAME = 64,
+    TD_COMM_LOOK_NS = 100000000 /* how often processes of this host are looked after */
+};
+
+/* Kinds of messages: requests go to whoever serves (td_comm_next_request), replies to who waits for them by peer, kind and
+ * number. */
+enum { TD_REQUESTS = 16, TD_REPLIES = 32 };
+
+typedef struct td_comm td_comm;
+
+typedef struct td_comm_options {
+    double deadline_s, patience_s; /* 0: 60 and 600 */
+    uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
+} td_comm_options;
+
+/* One message on its way. The first fields are the caller's; nothing may be touched between start and the end of the wait. */
+typedef struct td_parcel {
+    int32_t peer;
+    uint32_t kind;
+    uint64_t number;
+    uint64_t words[TD_COMM_WORDS]; /* received ones: of the letter */
+    void *data;
+    int64_t bytes; /* a receive: room, then how many came */
+    /* the communication thread's */
+    struct td_parcel *next;
+    int64_t begun, ended;
+    int32_t tag, under_way;
+    bool is_receive, letter_out, matched, done;
+} td_parcel;
+
+typedef struct td_request {
+    int32_t from;
+    uint32_t kind;
+    uint64_t number;
+    uint64_t words[TD_COMM_WORDS];
+    void *data;
+    int64_t bytes;
+    struct td_request *next;
+} td_request;
+
+/* Whether this process was started by mpirun (or another MPI launcher) as one of several ranks. Calls nothing of MPI. */
+bool td_comm_is_wanted(void);
+/* Errors: TD_UNSUPPORTED (built without MPI, or an MPI without threads), TD_INVALID_ARGUMENT (ranks that disagree). */
+td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm) TD_MUST_USE;
+/* Waits until every rank closes, then finalizes MPI; `error`: tells the others that this rank ends, and why, and does not
+ * wait. False: MPI was not finalized, so the process must leave by _exit. NULL is fine. */
+bool td_comm_close(td_comm *comm, const td_status *error);
+int32_t td_comm_rank(const td_comm *comm);
+int32_t td_comm_size(const td_comm *comm);
+const char *td_comm_host(const td_comm *comm, int32_t rank);
+/* Cores that a rank may use, as its launcher bound it. */
+int32_t td_comm_cores(const td_comm *comm, int32_t rank);
+/* What messages call a rank: "worker 0". Before the first of them is waited for. */
+void td_comm_name(td_comm *comm, int32_t rank, const char *name);
+/* The step this rank is at, told to the others with every letter. */
+void td_comm_set_step(td_comm *comm, int64_t step);
+
+void td_comm_send(td_comm *comm, td_parcel *parcel);
+void td_comm_receive(td_comm *comm, td_parcel *parcel);
+/* Until the parcel is through. An error is the job's failure, a copy for each who waits. */
+td_status *td_comm_wait(td_comm *comm, td_parcel *parcel) TD_MUST_USE;
+/* The next request of any rank; *out NULL: the job ends. Errors: its failure. */
+td_status *td_comm_next_request(td_comm *comm, td_request **out_request) TD_MUST_USE;
+void td_comm_free_request(td_request *request);
+/* No rank will send a request any more: whoever waits for one returns. */
+void td_comm_end_requests(td_comm *comm);
+/* NULL, or a copy of the failure. */
+td_status *td_comm_failure(td_comm *comm);
+/* Fails the job; takes the status. */
+void td_comm_fail(td_comm *comm, td_status *status);
+
+#endif

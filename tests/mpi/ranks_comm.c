@@ -1,0 +1,193 @@
+/* Messages between ranks, run by tests/mpi/run under mpirun. Every rank runs this; a rank that finds something wrong says so
+ * and ends with 1.
+ *
+ *     ranks_comm exchange     messages of many lengths, each to each and to itself, and requests with their answers
+ *     ranks_comm lost RANK    that rank is killed in the middle; the others must name it
+ *     ranks_comm error RANK   that rank ends with an error; the others must give it */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "ps/comm.h"
+
+enum { ROUNDS = 3, REQUESTS = 20 };
+
+static td_comm *comm;
+
+static void require(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "rank %d: %s\n", comm ? td_comm_rank(comm) : -1, what);
+    _exit(1);
+}
+
+static void no_error(td_status *status)
+{
+    require(!status, td_status_message(status));
+}
+
+static const int64_t lengths[] = {0, 1, 100, TD_COMM_INLINE, TD_COMM_INLINE + 1, 100000, 3 * TD_COMM_CHUNK + 17};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static unsigned char byte_at(int32_t from, int32_t to, int64_t number, int64_t i)
+{
+    return (unsigned char)(from * 31 + to * 7 + number * 13 + i + (i >> 12));
+}
+
+/* All at once: each rank sends every length to every rank. Half of the receives are there before the sends. */
+static void exchange_round(int64_t round)
+{
+    const int32_t me = td_comm_rank(comm), size = td_comm_size(comm);
+    td_parcel *out = td_calloc((size_t)(size * LENGTHS), sizeof *out),
+              *in = td_calloc((size_t)(size * LENGTHS), sizeof *in);
+    for (int pass = 0; pass < 3; pass++)
+        for (int32_t peer = 0; peer < size; peer++)
+            for (int l = 0; l < LENGTHS; l++) {
+                const uint64_t number = (uint64_t)(round * LENGTHS + l);
+                td_parcel *p = pass == 1 ? &out[peer * LENGTHS + l] : &in[peer * LENGTHS + l];
+                if ((pass == 0) != (l % 2 == 0) && pass != 1)
+                    continue;
+                *p = (td_parcel){.peer = peer, .kind = TD_REPLIES, .number = number, .bytes = lengths[l]};
+                p->data = td_calloc((size_t)lengths[l] + 1, 1);
+                if (pass == 1) {
+                    p->words[2] = number + 5;
+                    for (int64_t i = 0; i < lengths[l]; i++)
+                        ((unsigned char *)p->data)[i] = byte_at(me, peer, (int64_t)number, i);
+                    td_comm_send(comm, p);
+                } else {
+                    td_comm_receive(comm, p);
+                }
+            }
+    for (int32_t k = 0; k < size * LENGTHS; k++) {
+        const int64_t bytes = lengths[k % LENGTHS];
+        no_error(td_comm_wait(comm, &in[k]));
+        no_error(td_comm_wait(comm, &out[k]));
+        require(in[k].bytes == bytes && in[k].words[2] == in[k].number + 5, "another length or word");
+        for (int64_t i = 0; i < bytes; i++)
+            require(((unsigned char *)in[k].data)[i] == byte_at(k / LENGTHS, me, (int64_t)in[k].number, i),
+                    "another byte");
+        td_free(in[k].data);
+        td_free(out[k].data);
+    }
+    td_free(in);
+    td_free(out);
+}
+
+/* Answers each request with its bytes doubled. */
+static void *serve(void *unused)
+{
+    td_request *request = NULL;
+    (void)unused;
+    for (;;) {
+        no_error(td_comm_next_request(comm, &request));
+        if (!request)
+            return NULL;
+        for (int64_t i = 0; i < request->bytes; i++)
+            ((unsigned char *)request->data)[i] *= 2;
+        td_parcel answer = {.peer = request->from,
+                            .kind = TD_REPLIES + 1,
+                            .number = request->number,
+                            .data = request->data,
+                            .bytes = request->bytes};
+        td_comm_send(comm, &answer);
+        no_error(td_comm_wait(comm, &answer));
+        td_comm_free_request(request);
+    }
+}
+
+static void ask(int64_t number)
+{
+    const int32_t to = (int32_t)((td_comm_rank(comm) + number) % td_comm_size(comm));
+    unsigned char question[9000], answer[9000];
+    const int64_t bytes = number * 450;
+    memset(question, (int)number, sizeof question);
+    td_parcel in = {
+        .peer = to, .kind = TD_REPLIES + 1, .number = (uint64_t)number, .data = answer, .bytes = sizeof answer};
+    td_parcel out = {.peer = to, .kind = TD_REQUESTS, .number = (uint64_t)number, .data = question, .bytes = bytes};
+    td_comm_receive(comm, &in);
+    td_comm_send(comm, &out);
+    no_error(td_comm_wait(comm, &out));
+    no_error(td_comm_wait(comm, &in));
+    require(in.bytes == bytes, "an answer of another length");
+    for (int64_t i = 0; i < bytes; i++)
+        require(answer[i] == (unsigned char)(2 * number), "another answer");
+}
+
+/* Nobody goes on before all are here. */
+static void meet(uint64_t number)
+{
+    td_parcel out[64], in[64];
+    for (int32_t r = 0; r < td_comm_size(comm); r++) {
+        in[r] = (td_parcel){.peer = r, .kind = TD_REPLIES + 2, .number = number};
+        out[r] = (td_parcel){.peer = r, .kind = TD_REPLIES + 2, .number = number};
+        td_comm_receive(comm, &in[r]);
+        td_comm_send(comm, &out[r]);
+    }
+    for (int32_t r = 0; r < td_comm_size(comm); r++) {
+        no_error(td_comm_wait(comm, &in[r]));
+        no_error(td_comm_wait(comm, &out[r]));
+    }
+}
+
+static int exchange(void)
+{
+    pthread_t server;
+    for (int64_t round = 0; round < ROUNDS; round++)
+        exchange_round(round);
+    require(td_thread_create(&server, serve, NULL) == 0, "no thread");
+    for (int64_t number = 0; number < REQUESTS; number++)
+        ask(number);
+    meet(1);
+    td_comm_end_requests(comm);
+    pthread_join(server, NULL);
+    require(td_comm_close(comm, NULL), "MPI was not finalized");
+    return 0;
+}
+
+/* Waits for a message that never comes. */
+static int expect_failure(int32_t rank, const char *words)
+{
+    char name[32], sent[16];
+    td_parcel in = {.peer = rank, .kind = TD_REPLIES + 3, .number = 9, .data = sent, .bytes = sizeof sent};
+    td_comm_receive(comm, &in);
+    td_status *status = td_comm_wait(comm, &in);
+    require(status != NULL, "no failure");
+    snprintf(name, sizeof name, "worker %d", rank);
+    if (!strstr(td_status_message(status), name) || !strstr(td_status_message(status), words) ||
+        !strstr(td_status_message(status), td_comm_host(comm, rank)) || !strstr(td_status_message(status), "41"))
+        require(false, td_status_message(status));
+    printf("%s\n", td_status_message(status));
+    fflush(stdout);
+    td_status_destroy(status);
+    require(!td_comm_close(comm, NULL), "MPI was finalized without the lost rank");
+    _exit(7);
+}
+
+int main(int argc, char **argv)
+{
+    td_status *status = td_comm_open(&(td_comm_options){.deadline_s = 20}, &comm);
+    no_error(status);
+    for (int32_t r = 0; r < td_comm_size(comm); r++) {
+        char name[32];
+        snprintf(name, sizeof name, "worker %d", r);
+        td_comm_name(comm, r, name);
+    }
+    if (argc == 2 && !strcmp(argv[1], "exchange"))
+        return exchange();
+    require(argc == 3, "usage: ranks_comm exchange | lost RANK | error RANK");
+    const int32_t rank = atoi(argv[2]);
+    td_comm_set_step(comm, 41);
+    meet(1);
+    if (td_comm_rank(comm) != rank)
+        return expect_failure(rank, !strcmp(argv[1], "lost") ? "is lost: its process has ended" : "the disk is full");
+    if (!strcmp(argv[1], "lost"))
+        raise(SIGKILL);
+    td_status *error = TD_ERROR(TD_IO, "the disk is full");
+    require(!td_comm_close(comm, error), "MPI was finalized");
+    _exit(3);
+}
