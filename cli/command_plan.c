@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/json.h"
+#include "cli/ledger_view.h"
 #include "cli/plan_view.h"
 
 static td_status *print_text(td_status *status, char *text, FILE *out)
@@ -46,6 +48,26 @@ static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
     return print_text(status, text, out);
 }
 
+/* The plan's facts, and the ledger. */
+static td_status *show_json(const td_plan *plan, FILE *out)
+{
+    char *text = NULL;
+    json_t *ledger = NULL;
+    TD_TRY(td_plan_json(plan, &text));
+    json_t *json = json_loads(text, 0, NULL);
+    td_text_free(text);
+    td_status *status = td_ledger_json(plan, &ledger);
+    if (status) {
+        json_decref(json);
+        return status;
+    }
+    if (json_object_set_new(json, "ledger", ledger) != 0) {
+        json_decref(json);
+        json = NULL; /* td_json_print says that there was no memory */
+    }
+    return td_json_print(json, out);
+}
+
 static td_status *show(const td_arguments *arguments, const td_setup *setup, const td_plan *plan)
 {
     const char *op = td_argument(arguments, "--explain"), *pass = td_argument(arguments, "--dump");
@@ -65,10 +87,8 @@ static td_status *show(const td_arguments *arguments, const td_setup *setup, con
     }
     if (pass)
         return dump(plan, pass, arguments->out);
-    if (td_argument_flag(arguments, "--json")) {
-        td_status *status = td_plan_json(plan, &text);
-        return print_text(status, text, arguments->out);
-    }
+    if (td_argument_flag(arguments, "--json"))
+        return show_json(plan, arguments->out);
     return dot || tdg ? NULL : td_plan_view_print(setup, plan, arguments->out);
 }
 

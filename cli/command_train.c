@@ -320,7 +320,7 @@ static td_status *report(job *j)
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = write_json(j->run, "summary.json", json_incref(json));
     if (!status && j->talk)
-        td_summary_print(&summary, j->talk);
+        status = td_summary_print(&summary, j->talk);
     if (!status && td_argument_flag(j->arguments, "--json"))
         return td_json_print(json, j->arguments->out);
     json_decref(json);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/ledger_view.h"
 #include "cli/table.h"
 
 /* ---- JSON, read ------------------------------------------------------------------------------------------------------------ */
@@ -245,6 +246,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
         print_bound(json, out);
         print_optimized(json, out);
         print_remarks(json, out);
+        status = td_ledger_print(plan, out);
     }
     json_decref(json);
     return status;

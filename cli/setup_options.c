@@ -286,6 +286,8 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
         return status;
     }
     add_rules(root, out_options);
+    out_options->offload_optimizer =
+        !strcmp(td_section_string(root, "offload.optimizer"), "cpu") ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE;
     out_options->offload_embedding = !strcmp(td_section_string(root, "offload.embedding"), "cpu");
     return NULL;
 }

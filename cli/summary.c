@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "cli/ledger_view.h"
 #include "cli/version.h"
 
 /* ---- facts ---------------------------------------------------------------------------------------------------------------- */
@@ -87,21 +88,24 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
     td_plan_summary plan = td_plan_summarize(training->plan);
     uint64_t checksum = 0;
     char text[32];
+    json_t *ledger = NULL;
     TD_TRY(td_store_checksum(training->store, &checksum));
+    TD_TRY(td_ledger_json(training->plan, &ledger));
     snprintf(text, sizeof text, "%016llx", (unsigned long long)checksum);
     json_t *metrics = td_evaluation_json(summary->evaluation);
     if (!isnan(summary->generator_auc))
         json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
     *out_json = json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:s, s:I, s:s}", "steps",
-        (json_int_t)training->steps, "skipped_steps", (json_int_t)(training->steps - td_store_updates(training->store)),
-        "samples", (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms",
-        "median", td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
+        "{s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:o, s:s, s:I, s:s}",
+        "steps", (json_int_t)training->steps, "skipped_steps",
+        (json_int_t)(training->steps - td_store_updates(training->store)), "samples",
+        (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms", "median",
+        td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
         copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
-        overlap_of(&counters), "early_lookup", early_json(&counters), "parameters_checksum", text, "seed",
-        (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
+        overlap_of(&counters), "early_lookup", early_json(&counters), "ledger", ledger, "parameters_checksum", text,
+        "seed", (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
     return *out_json ? NULL
                      : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
 }
@@ -184,13 +188,15 @@ static void print_memory(const td_summary *summary, FILE *stream)
         fputc('\n', stream);
 }
 
-void td_summary_print(const td_summary *summary, FILE *stream)
+td_status *td_summary_print(const td_summary *summary, FILE *stream)
 {
     print_result(summary, stream);
     print_step(summary, stream);
     print_memory(summary, stream);
+    TD_TRY(td_ledger_print(summary->training->plan, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)
         fprintf(stream, "; tandem eval %s --checkpoint %s", summary->config, summary->run);
     fputc('\n', stream);
+    return NULL;
 }

@@ -21,7 +21,7 @@ typedef struct td_summary {
 /* The document of summary.json. */
 td_status *td_summary_json(const td_summary *summary, json_t **out_json) TD_MUST_USE;
 /* "done in ..." and what follows. */
-void td_summary_print(const td_summary *summary, FILE *stream);
+td_status *td_summary_print(const td_summary *summary, FILE *stream) TD_MUST_USE;
 /* The document of run.json: what must be known to repeat the run. */
 td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed,
                            json_t **out_json) TD_MUST_USE;

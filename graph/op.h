@@ -10,10 +10,11 @@
 enum { TD_MAX_PORTS = 12 };
 
 typedef enum td_port_flags {
-    TD_PORT_OPTIONAL = 1,   /* may be absent (kind TD_NONE) */
-    TD_PORT_VARIADIC = 2,   /* the last port may repeat, at least once unless optional */
-    TD_PORT_WRITES = 4,     /* state: the op reads and writes it in place */
-    TD_PORT_NO_GRADIENT = 8 /* never differentiated (ids, labels, scalars) */
+    TD_PORT_OPTIONAL = 1,    /* may be absent (kind TD_NONE) */
+    TD_PORT_VARIADIC = 2,    /* the last port may repeat, at least once unless optional */
+    TD_PORT_WRITES = 4,      /* state: the op reads and writes it in place */
+    TD_PORT_NO_GRADIENT = 8, /* never differentiated (ids, labels, scalars) */
+    TD_PORT_AFTER = 16       /* state: read as this step's writer leaves it, not as the step before did */
 } td_port_flags;
 
 /* An argument of an op. An empty name ends the list. */

@@ -2,8 +2,8 @@
  * order, always taking the ready node with the smallest name.
  *
  * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
- * it (the update), and two writers of one state have no order, so they are an error. In a plan every update also follows
- * the loss. */
+ * it (the update), unless it declares that it reads what that op leaves (TD_PORT_AFTER); two writers of one state have no
+ * order, so they are an error. In a plan every update also follows the loss. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,8 +98,10 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *
         for (int32_t i = 0; i < node->n_inputs; i++) {
             if (node->inputs[i] < 0)
                 continue;
+            int32_t written = writer[memory_of(graph, behind, node->inputs[i])];
+            bool after = td_node_port(node, i)->flags & TD_PORT_AFTER;
             add_edge(&sink, graph->values[node->inputs[i]].producer, n);
-            add_edge(&sink, n, writer[memory_of(graph, behind, node->inputs[i])]);
+            add_edge(&sink, after ? written : n, after ? n : written);
         }
         if (graph->gated && node->phase == TD_UPDATE)
             add_edge(&sink, graph->values[graph->gate].producer, n);

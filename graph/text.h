@@ -30,7 +30,7 @@
 static const char *const td_text_classes[TD_CLASS_COUNT] = {
     [TD_CLASS_INPUT] = "input",           [TD_CLASS_PARAMETER] = "parameter",      [TD_CLASS_STATE] = "state",
     [TD_CLASS_ACTIVATION] = "activation", [TD_CLASS_GRADIENT] = "gradient_source", [TD_CLASS_SCALAR] = "scalar",
-    [TD_CLASS_CONSTANT] = "constant",     [TD_CLASS_STAGING] = "staging",
+    [TD_CLASS_CONSTANT] = "constant",     [TD_CLASS_STAGING] = "staging",          [TD_CLASS_REPLICA] = "replica",
 };
 static const char *const td_text_initializers[] = {
     [TD_INIT_CONSTANT] = "constant", [TD_INIT_UNIFORM] = "uniform", [TD_INIT_NORMAL] = "normal"};

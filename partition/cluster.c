@@ -77,7 +77,7 @@ static bool same_group(const group_key *a, const group_key *b)
 static int64_t copied_bytes(const td_plan *plan, int32_t node)
 {
     int64_t bytes[3];
-    td_value_bytes(plan->graph, plan->graph->nodes[node].outputs[0], NULL, bytes);
+    td_value_bytes(plan->graph, td_copied_to(&plan->graph->nodes[node]), NULL, bytes);
     return bytes[0] + bytes[1] + bytes[2];
 }
 

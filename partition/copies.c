@@ -89,7 +89,7 @@ static td_status *bring(td_plan *plan, table *t, int32_t value, int32_t to, int3
 
 static td_status *bring_inputs(td_plan *plan, table *t, int32_t id)
 {
-    for (int32_t i = 0; i < plan->graph->nodes[id].n_inputs; i++) {
+    for (int32_t i = 0; i < plan->graph->nodes[id].n_inputs && plan->nodes[id].lane == TD_QUEUE_COMPUTE; i++) {
         int32_t value = plan->graph->nodes[id].inputs[i], there = -1;
         if (value < 0)
             continue;
@@ -145,7 +145,7 @@ static td_status *verify(const td_plan *plan)
             continue;
         int64_t from[3], to[3];
         td_value_bytes(graph, node->inputs[0], NULL, from);
-        td_value_bytes(graph, node->outputs[0], NULL, to);
+        td_value_bytes(graph, td_copied_to(node), NULL, to);
         if (memcmp(from, to, sizeof from) != 0)
             return TD_ERROR(TD_INTERNAL, "copies: \"%s\" changes size", node->name);
     }

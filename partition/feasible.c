@@ -102,6 +102,8 @@ static td_status *check_resident(const td_plan *plan)
 
 td_status *td_pass_feasible(td_plan *plan, const td_plan_request *request)
 {
+    if (request->unbounded)
+        return NULL;
     TD_TRY(check_resident(plan));
     for (int32_t s = 0; s < plan->n_sites; s++) {
         int64_t need = plan->arenas[s].store_bytes + plan->arenas[s].bytes;

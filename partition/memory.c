@@ -40,6 +40,7 @@ static void choose_storage(td_plan *plan, int32_t value)
     switch (info->class) {
     case TD_CLASS_PARAMETER:
     case TD_CLASS_STATE:
+    case TD_CLASS_REPLICA:
         v->storage = TD_STORE;
         return;
     case TD_CLASS_INPUT:

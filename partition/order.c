@@ -27,8 +27,8 @@ static td_status *cost_of(td_plan *plan, int32_t id)
     if (node->op->flags & TD_OP_VIEW) {
         p->seconds = 0;
     } else if (p->lane != TD_QUEUE_COMPUTE) {
-        p->cost.bytes_read = p->cost.bytes_written = (double)td_tensor_bytes(&call.outputs[0]);
-        p->seconds = copy_seconds(site, td_tensor_bytes(&call.outputs[0]));
+        p->cost.bytes_read = p->cost.bytes_written = (double)td_tensor_bytes(&call.inputs[0]);
+        p->seconds = copy_seconds(site, td_tensor_bytes(&call.inputs[0]));
     } else {
         p->cost = td_op_cost(node->op, &call);
         p->seconds = site->api->estimate_seconds ? site->api->estimate_seconds(site->device, &call)
@@ -123,7 +123,7 @@ static td_status *sequence_nodes(td_plan *plan, td_edges *edges, ready_heap *h)
 static char *copy_cluster_name(const td_plan *plan, const td_cluster *cluster)
 {
     const td_node *first = &plan->graph->nodes[plan->sequence[cluster->first]];
-    const char *to = plan->sites[plan->values[first->outputs[0]].device].name;
+    const char *to = plan->sites[plan->values[td_copied_to(first)].device].name;
     const char *value = plan->graph->values[first->inputs[0]].name;
     return cluster->n == 1 ? td_format("%s -> %s", value, to)
                            : td_format("%s and %d more -> %s", value, cluster->n - 1, to);

@@ -68,6 +68,8 @@ void td_plan_release(td_plan *plan)
     td_free(plan->chains);
     td_free(plan->arenas);
     td_free(plan->tables);
+    td_free(plan->ledger);
+    td_free(plan->without);
     td_free(plan->paging.path);
     td_free(plan->sites);
     td_free(plan->key);

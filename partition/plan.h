@@ -43,6 +43,8 @@ typedef struct td_plan_value {
     int32_t table;       /* of a table's rows and their state: in plan->tables; -1: none */
     bool by_rows;        /* read by rows alone, copies of it too: does not depend on where anything is placed */
     int64_t block_bytes; /* of one parity, aligned */
+    bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
+    int32_t used_at;     /* of such a parameter: where it would live otherwise */
 } td_plan_value;
 
 typedef enum td_early { TD_EARLY_NONE = 0, TD_EARLY_FIRST, TD_EARLY_REST } td_early;
@@ -125,7 +127,10 @@ typedef struct td_plan_request {
     int32_t (*home)(const void *context, const char *parameter);
     /* Bytes that the store holds on a site already, whether this plan uses them or not; NULL: none. */
     int64_t (*held)(const void *context, int32_t site);
+    /* Whether the store has a replica of a parameter on a site; NULL: it has none. */
+    bool (*replicated)(const void *context, const char *parameter, int32_t site);
     const void *home_context;
+    bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
 } td_plan_request;
 
@@ -163,6 +168,8 @@ struct td_plan {
     td_plan_table *tables;
     int32_t n_tables;
     td_plan_paging paging;
+    td_ledger *ledger;  /* as sites */
+    td_ledger *without; /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
     bool pipelined, early_lookup;
     double plan_s, bound_s;
     char **idle_rules; /* a remark for each placement rule that matches nothing */
@@ -215,6 +222,11 @@ static inline int64_t td_plan_align(int64_t bytes)
 td_status *td_plan_find_reach(td_plan *plan) TD_MUST_USE;
 /* Cluster a surely ends before cluster b begins, within a step. */
 bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
+/* What a copy fills: its output, or the replica that it refreshes. */
+static inline int32_t td_copied_to(const td_node *node)
+{
+    return node->n_outputs ? node->outputs[0] : node->inputs[1];
+}
 /* The value whose memory this one uses. */
 int32_t td_plan_root(const td_plan *plan, int32_t value);
 /* Whether two roots may hold the same bytes. */

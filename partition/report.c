@@ -56,7 +56,7 @@ void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *ou
         int64_t bytes[3];
         if (plan->nodes[i].lane == TD_QUEUE_COMPUTE)
             continue;
-        td_value_bytes(plan->graph, plan->graph->nodes[i].outputs[0], extents, bytes);
+        td_value_bytes(plan->graph, td_copied_to(&plan->graph->nodes[i]), extents, bytes);
         *(plan->nodes[i].lane == TD_QUEUE_TO_HOST ? out_to_host : out_to_device) += bytes[0] + bytes[1] + bytes[2];
     }
 }
@@ -181,7 +181,7 @@ static json_t *cuts_json(const td_plan *plan)
         const td_plan_node *p = &plan->nodes[n];
         if (p->lane == TD_QUEUE_COMPUTE)
             continue;
-        int32_t from = plan->values[node->inputs[0]].device, to = plan->values[node->outputs[0]].device;
+        int32_t from = plan->values[node->inputs[0]].device, to = plan->values[td_copied_to(node)].device;
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:s, s:I, s:f}", "value", plan->graph->values[node->inputs[0]].name,
                                         "from", plan->sites[from].name, "to", plan->sites[to].name, "bytes",

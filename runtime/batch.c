@@ -149,7 +149,7 @@ static void refresh(td_session *session, int32_t parity)
                 t->entries = sized.entries;
             }
             if (in->kind == TD_RUN_COPY)
-                td_value_bytes(plan->graph, plan->graph->nodes[in->node].outputs[0], session->extents,
+                td_value_bytes(plan->graph, td_copied_to(&plan->graph->nodes[in->node]), session->extents,
                                in->copy_bytes[parity]);
         }
 }

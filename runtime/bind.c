@@ -12,7 +12,7 @@ void *td_session_address(const td_session *session, int32_t value, int32_t parit
     const td_plan_value *v = &plan->values[root];
     switch (v->storage) {
     case TD_STORE:
-        return session->store->entries[session->store_entries[root]].tensor.data;
+        return session->store_entries[root]->tensor.data;
     case TD_NUMBERS:
         return session->numbers[parity][root];
     case TD_ARENA:
@@ -61,18 +61,19 @@ static td_status *bind_table(const td_session *session, td_instruction *in, cons
 {
     const td_plan *plan = session->plan;
     for (int32_t i = 0; i < node->n_inputs; i++) {
-        int32_t entry = node->inputs[i] < 0 ? -1 : session->store_entries[node->inputs[i]], ids = -1;
-        if (entry < 0 || !session->store->entries[entry].table)
+        const td_store_entry *entry = node->inputs[i] < 0 ? NULL : session->store_entries[node->inputs[i]];
+        int32_t ids = -1;
+        if (!entry || !entry->table)
             continue;
         if (!td_plan_reads_rows(plan, node, i, &ids))
             return td_status_help(TD_ERROR(TD_UNSUPPORTED,
                                            "%s \"%s\" needs all of \"%s\", of which only rows are in memory",
-                                           node->op->name, node->name, session->store->entries[entry].name),
+                                           node->op->name, node->name, entry->name),
                                   "keep this table in memory: tables.storage=memory, or another tables.match");
         if (ids < 0)
             continue;
         int32_t table = plan->values[node->inputs[i]].table;
-        in->table = session->store->entries[entry].table;
+        in->table = entry->table;
         in->table_ids = ids;
         in->table_offset = td_attr_int(node->attrs, node->n_attrs, "offset", 0);
         in->table_write = table >= 0 && plan->tables[table].updated;
@@ -99,7 +100,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
         return NULL;
     if (in->kind == TD_RUN_COPY) {
         for (int32_t parity = 0; parity < TD_PARITIES; parity++)
-            td_value_bytes(plan->graph, node->outputs[0], NULL, in->copy_bytes[parity]);
+            td_value_bytes(plan->graph, td_copied_to(node), NULL, in->copy_bytes[parity]);
         return NULL;
     }
     td_kernel_call at_capacity;
@@ -166,11 +167,11 @@ static td_status *check_delegate(const td_session *session, const td_cluster *cl
     for (int32_t i = 0; i < cluster->n; i++) {
         const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
         for (int32_t k = 0; k < node->n_inputs; k++) {
-            int32_t entry = node->inputs[k] < 0 ? -1 : session->store_entries[node->inputs[k]];
-            if (entry >= 0 && session->store->entries[entry].table)
+            const td_store_entry *entry = node->inputs[k] < 0 ? NULL : session->store_entries[node->inputs[k]];
+            if (entry && entry->table)
                 return TD_ERROR(TD_UNSUPPORTED,
-                                "\"%s\" is not simply in memory, and its device runs \"%s\" as one kernel",
-                                session->store->entries[entry].name, cluster->name);
+                                "\"%s\" is not simply in memory, and its device runs \"%s\" as one kernel", entry->name,
+                                cluster->name);
         }
     }
     return NULL;
@@ -213,22 +214,21 @@ static td_status *find_entries(td_session *session)
     const td_graph *graph = session->plan->graph;
     TD_TRY(TD_NEW(session->store_entries, graph->n_values + 1));
     for (int32_t v = 0; v < graph->n_values; v++) {
-        session->store_entries[v] = -1;
         if (session->plan->values[v].storage != TD_STORE)
             continue;
-        int32_t entry = td_store_find(session->store, graph->values[v].name);
-        if (entry < 0)
+        td_store_entry *entry = td_store_entry_of(session->store, graph->values[v].name);
+        if (!entry)
             return TD_ERROR(TD_NOT_FOUND, "the store has no \"%s\", which the plan needs", graph->values[v].name);
         td_tensor wanted;
-        const td_tensor *found = &session->store->entries[entry].tensor;
+        const td_tensor *found = &entry->tensor;
         td_value_tensor(graph, v, NULL, &wanted);
         if (found->dtype != wanted.dtype || found->rank != wanted.rank ||
             memcmp(found->dims, wanted.dims, sizeof wanted.dims) != 0)
             return TD_ERROR(TD_INVALID_ARGUMENT, "the store's \"%s\" has another shape or dtype than the plan's",
                             graph->values[v].name);
-        if (session->store->entries[entry].site != session->plan->values[v].device)
+        if (entry->site != session->plan->values[v].device)
             return TD_ERROR(TD_INVALID_ARGUMENT, "the store has \"%s\" on %s, the plan on %s", graph->values[v].name,
-                            session->machine->sites[session->store->entries[entry].site].name,
+                            session->machine->sites[entry->site].name,
                             session->machine->sites[session->plan->values[v].device].name);
         session->store_entries[v] = entry;
     }

@@ -165,6 +165,8 @@ static td_status *tell_source(const td_session *session, int64_t step, int32_t v
     const td_value_info *info = &session->plan->graph->values[origin_of(session->plan, value)];
     char place[64];
     place_text(t, f->element, place, sizeof place);
+    if (info->class == TD_CLASS_REPLICA)
+        info = &session->plan->graph->values[info->parameter];
     *out_lasting = info->class == TD_CLASS_PARAMETER || info->class == TD_CLASS_STATE;
     if (!*out_lasting)
         return TD_ERROR(TD_NOT_FINITE, "step %" PRId64 ": the loss is %s: input \"%s\" of its batch has %s (%s)",

@@ -46,12 +46,14 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
         if (graph->nodes[i].host_function)
             return NULL;
     TD_TRY(td_graph_print(graph, &printed));
-    td_string_format(&text,
-                     "loss %d seed %" PRIu64
-                     " clip %a embedding %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
-                     request->loss, options->seed, options->clip_norm, (int)options->offload_embedding,
-                     (int)options->no_pipeline, (int)options->early_lookup, (int)options->stochastic_rounding,
-                     (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps, request->default_site);
+    td_string_format(
+        &text,
+        "loss %d seed %" PRIu64
+        " clip %a embedding %d optimizer %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
+        request->loss, options->seed, options->clip_norm, (int)options->offload_embedding,
+        (int)options->offload_optimizer, (int)options->no_pipeline, (int)options->early_lookup,
+        (int)options->stochastic_rounding, (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps,
+        request->default_site);
     td_string_format(&text, "tables %d %s %s %" PRId64 " %" PRId64 "\n", (int)options->tables.storage,
                      options->tables.match ? options->tables.match : "*",
                      options->tables.path ? options->tables.path : ".", options->tables.resident_bytes,
@@ -108,21 +110,26 @@ void td_machine_forget_plans(td_machine *machine)
 
 /* What might help a plan that does not fit, from the smaller change to the larger. */
 typedef struct remedy {
-    bool offload, file;
+    bool optimizer, embedding, file;
     const char *settings;
 } remedy;
-static const remedy remedies[] = {{true, false, "offload.embedding: cpu"},
-                                  {false, true, "tables.storage: file"},
-                                  {true, true, "offload.embedding: cpu, tables.storage: file"}};
+static const remedy remedies[] = {{true, false, false, "offload.optimizer: cpu"},
+                                  {false, true, false, "offload.embedding: cpu"},
+                                  {true, true, false, "offload.embedding: cpu, offload.optimizer: cpu"},
+                                  {false, false, true, "tables.storage: file"},
+                                  {false, true, true, "offload.embedding: cpu, tables.storage: file"}};
 
 /* The plan with a remedy; NULL where it changes nothing or does not help. */
 static td_plan *try_remedy(const remedy *r, const td_graph *graph, const td_plan_request *request, td_machine *machine)
 {
     td_train_options options = *request->options;
-    bool may_offload = !options.offload_embedding && machine->n_sites > 1;
-    if ((r->offload && !may_offload) || (r->file && options.tables.storage == TD_TABLE_FILE))
+    bool elsewhere = machine->n_sites > 1, training = request->loss >= 0;
+    if ((r->embedding && (options.offload_embedding || !elsewhere)) ||
+        (r->optimizer && (options.offload_optimizer || !elsewhere || !training)) ||
+        (r->file && options.tables.storage == TD_TABLE_FILE))
         return NULL;
-    options.offload_embedding = options.offload_embedding || r->offload;
+    options.offload_embedding = options.offload_embedding || r->embedding;
+    options.offload_optimizer = r->optimizer ? TD_OFFLOAD_CPU : options.offload_optimizer;
     if (r->file)
         options.tables = (td_table_options){.storage = TD_TABLE_FILE, .path = options.tables.path};
     td_plan_request other = *request;
@@ -154,12 +161,40 @@ static td_status *advise(td_status *refusal, const td_graph *graph, const td_pla
     return refusal;
 }
 
+/* What the same training holds with nothing of the optimizer offloaded, whether that fits or not: the ledger shows both. */
+static td_status *add_ledger_without(td_plan *plan, const td_graph *graph, const td_plan_request *request,
+                                     td_machine *machine)
+{
+    td_train_options options = *request->options;
+    td_plan_request other = *request;
+    td_graph *copy = NULL;
+    td_plan *without = NULL;
+    if (!options.offload_optimizer)
+        return NULL;
+    options.offload_optimizer = TD_OFFLOAD_NONE;
+    other.options = &options;
+    other.unbounded = true;
+    TD_TRY(TD_NEW(plan->without, plan->n_sites));
+    TD_TRY(td_graph_clone(graph, &copy));
+    TD_TRY(td_plan_build(copy, machine->sites, machine->n_sites, &other, td_machine_retain(machine), td_machine_release,
+                         &without));
+    memcpy(plan->without, without->ledger, (size_t)plan->n_sites * sizeof *plan->without);
+    td_plan_release(without);
+    return NULL;
+}
+
 static td_status *build(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
 {
     td_graph *copy = NULL;
     TD_TRY(td_graph_clone(graph, &copy));
     td_status *status = td_plan_build(copy, machine->sites, machine->n_sites, request, td_machine_retain(machine),
                                       td_machine_release, out_plan);
+    if (!status && (*out_plan)->training)
+        status = add_ledger_without(*out_plan, graph, request, machine);
+    if (status && *out_plan) {
+        td_plan_release(*out_plan);
+        *out_plan = NULL;
+    }
     return td_status_code(status) == TD_DOES_NOT_FIT ? advise(status, graph, request, machine) : status;
 }
 
@@ -231,6 +266,7 @@ td_status *td_plan_evaluate(td_graph *graph, const td_value *outputs, int32_t n_
                                .host_memory_bytes = machine->topology->memory_bytes,
                                .home = store ? td_store_home : NULL,
                                .held = store ? td_store_held : NULL,
+                               .replicated = store ? td_store_replicated : NULL,
                                .home_context = store};
     td_status *status = plan_graph(graph, &request, machine, out_plan);
     td_free(ids);

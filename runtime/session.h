@@ -128,7 +128,7 @@ struct td_session {
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t to_device_bytes[TD_PARITIES], to_host_bytes[TD_PARITIES]; /* the plan's formula at these extents */
     int64_t *extents;                                                 /* of the step being admitted */
-    int32_t *store_entries;                                           /* per value: its entry, or -1 */
+    td_store_entry **store_entries;                                   /* per value: its entry or replica, or NULL */
     const float *losses[TD_PARITIES]; /* the loss of each parity on the host; NULL: no training */
     td_lane_group *groups;
     td_lane *lanes;

@@ -11,8 +11,8 @@
 
 /* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
 
-static td_status *transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory,
-                           size_t bytes)
+td_status *td_store_transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory,
+                             size_t bytes)
 {
     td_queue *queue = NULL;
     td_event *event = NULL;
@@ -68,8 +68,8 @@ td_status *td_store_read(const td_store *store, int32_t index, int64_t first, in
     if (entry->table)
         return td_status_prefix(td_paged_table_read_elements(entry->table, entry->array, first, count, out_data),
                                 "\"%s\"", entry->name);
-    return transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size), out_data,
-                    (size_t)(count * size));
+    return td_store_transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size),
+                             out_data, (size_t)(count * size));
 }
 
 td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data)
@@ -80,8 +80,9 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
     if (entry->table)
         return td_status_prefix(td_paged_table_write_elements(entry->table, entry->array, first, count, data), "\"%s\"",
                                 entry->name);
-    return transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
-                    (void *)(uintptr_t)data, (size_t)(count * size));
+    TD_TRY(td_store_transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
+                             (void *)(uintptr_t)data, (size_t)(count * size)));
+    return td_store_write_replicas(store, index, first, count, data);
 }
 
 /* ---- making one --------------------------------------------------------------------------------------------------------------- */
@@ -128,10 +129,22 @@ static td_status *fill(td_store *store, const td_store_entry *entry)
     for (int64_t first = 0; first < n && !status; first += FILL_PIECE) {
         int64_t count = n - first < FILL_PIECE ? n - first : FILL_PIECE;
         td_initial_fill(&entry->initial, first, count, piece);
-        status = transfer(site, true, at_offset(entry->tensor.data, first * size), piece, (size_t)(count * size));
+        status =
+            td_store_transfer(site, true, at_offset(entry->tensor.data, first * size), piece, (size_t)(count * size));
     }
     td_free(piece);
     return status;
+}
+
+td_status *td_store_allocate(td_store *store, td_store_entry *entry)
+{
+    const td_plan_site *site = &store->machine->sites[entry->site];
+    td_status *status = td_initial_check(&entry->initial, entry->name);
+    if (!status && !entry->table)
+        status = site->api->allocate(site->device, (size_t)entry->bytes, &entry->tensor.data);
+    if (!status && !entry->table)
+        status = fill(store, entry);
+    return td_status_prefix(status, "\"%s\" on %s", entry->name, site->name);
 }
 
 static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
@@ -141,8 +154,8 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     *entry = (td_store_entry){.site = plan->values[value].device,
                               .bytes = plan->values[value].block_bytes,
                               .is_parameter = info->class == TD_CLASS_PARAMETER,
-                              .by_rows = plan->values[value].by_rows};
-    const td_plan_site *site = &store->machine->sites[entry->site];
+                              .by_rows = plan->values[value].by_rows,
+                              .replica = -1};
     td_value_tensor(plan->graph, value, NULL, &entry->tensor);
     entry->name = td_strdup(info->name);
     if (!entry->name)
@@ -150,14 +163,20 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     store->n_entries++;
     entry->initial = td_initial_of(store->seed, entry->name, info->dtype, info->initial);
     td_store_join_table(store, plan, value, entry);
-    td_status *status = td_name_map_put(&store->names, entry->name, store->n_entries - 1);
-    if (!status)
-        status = td_initial_check(&entry->initial, entry->name);
-    if (!status && !entry->table)
-        status = site->api->allocate(site->device, (size_t)entry->bytes, &entry->tensor.data);
-    if (!status && !entry->table)
-        status = fill(store, entry);
-    return td_status_prefix(status, "\"%s\" on %s", info->name, site->name);
+    TD_TRY(td_name_map_put(&store->names, entry->name, store->n_entries - 1));
+    return td_store_allocate(store, entry);
+}
+
+/* Parameters and states first: a replica joins its parameter. */
+static td_status *add_entries(td_store *store, const td_plan *plan)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t v = 0; v < plan->graph->n_values; v++) {
+            bool replica = plan->graph->values[v].class == TD_CLASS_REPLICA;
+            if (plan->values[v].storage == TD_STORE && replica == (pass == 1))
+                TD_TRY(replica ? td_store_add_replica(store, plan, v) : add_entry(store, plan, v));
+        }
+    return NULL;
 }
 
 td_status *td_store_create(td_plan *plan, td_store **out_store)
@@ -175,9 +194,10 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
         status = TD_NEW(store->arenas, store->machine->n_sites);
     if (!status)
         status = td_store_add_tables(store, plan);
-    for (int32_t v = 0; v < plan->graph->n_values && !status; v++)
-        if (plan->values[v].storage == TD_STORE)
-            status = add_entry(store, plan, v);
+    if (!status)
+        status = TD_NEW(store->replicas, plan->graph->n_values + 1);
+    if (!status)
+        status = add_entries(store, plan);
     if (status) {
         td_store_release(store);
         return status;
@@ -203,6 +223,7 @@ void td_store_release(td_store *store)
         td_free(store->entries[i].name);
     }
     td_store_drop_tables(store);
+    td_store_drop_replicas(store);
     td_free(store->entries);
     td_free(store->arenas);
     pthread_mutex_destroy(&store->mutex);
@@ -241,6 +262,8 @@ int64_t td_store_held(const void *pointer, int32_t site)
     int64_t bytes = site == store->machine->host ? store->paging_bytes : 0;
     for (int32_t i = 0; i < store->n_entries; i++)
         bytes += store->entries[i].site == site ? store->entries[i].bytes : 0;
+    for (int32_t i = 0; i < store->n_replicas; i++)
+        bytes += store->replicas[i].entry.site == site ? store->replicas[i].entry.bytes : 0;
     return bytes;
 }
 

@@ -18,7 +18,15 @@ typedef struct td_store_entry {
     td_initial initial;    /* what it began with */
     td_paged_table *table; /* NULL: all of it is in memory; else `bytes` is 0 and data its address space */
     int32_t array;         /* of the table */
+    int32_t replica;       /* the first of its copies on devices that read it, in td_store.replicas; -1: none */
 } td_store_entry;
+
+/* A copy of a parameter on a device that reads it while it is updated on the host: partition/offload.c. No checkpoint has it, and
+ * no public call names it; between runs it equals the parameter. */
+typedef struct td_store_replica {
+    td_store_entry entry;
+    int32_t next; /* of the same parameter; -1: none */
+} td_store_replica;
 
 /* What a device lends to the session that runs; as large as the largest plan so far. */
 typedef struct td_store_arena {
@@ -31,7 +39,9 @@ struct td_store {
     td_machine *machine;
     td_store_entry *entries;
     int32_t n_entries;
-    td_name_map names;
+    td_store_replica *replicas;
+    int32_t n_replicas;
+    td_name_map names, replica_names;
     uint64_t seed;
     int64_t steps, updates;
     double last_loss;  /* of the last update; NaN: none yet */
@@ -49,6 +59,23 @@ struct td_store {
 int32_t td_store_home(const void *store, const char *parameter);
 /* Bytes of its entries on a site: td_plan_request.held. */
 int64_t td_store_held(const void *store, int32_t site);
+
+/* An entry or replica by the name that plans have for it; NULL: there is none. */
+td_store_entry *td_store_entry_of(const td_store *store, const char *name);
+/* Copies bytes between host memory and the memory of a site. */
+td_status *td_store_transfer(const td_plan_site *site, bool to_device, void *device_memory, void *host_memory,
+                             size_t bytes) TD_MUST_USE;
+/* Allocates an entry and fills it with its initial values. */
+td_status *td_store_allocate(td_store *store, td_store_entry *entry) TD_MUST_USE;
+
+/* ---- store_replicas.c: copies on devices that read what the host updates ---- */
+td_status *td_store_add_replica(td_store *store, const td_plan *plan, int32_t value) TD_MUST_USE;
+void td_store_drop_replicas(td_store *store);
+/* What was written to an entry is written to its replicas too. */
+td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first, int64_t count,
+                                   const void *data) TD_MUST_USE;
+/* td_plan_request.replicated. */
+bool td_store_replicated(const void *store, const char *parameter, int32_t site);
 
 /* ---- store_tables.c: entries whose rows are not simply in memory ---- */
 /* The plan's tables that are sparse or in a file, empty. */

@@ -53,6 +53,7 @@ typedef enum td_class {
     TD_CLASS_SCALAR, /* host numbers passed by value at launch */
     TD_CLASS_CONSTANT,
     TD_CLASS_STAGING, /* made by the planner: copies */
+    TD_CLASS_REPLICA, /* made by the planner: a parameter where it is read, refreshed after its update elsewhere */
     TD_CLASS_COUNT
 } td_class;
 

@@ -34,6 +34,12 @@ typedef struct td_machine td_machine;
 /* What layers compute in: see td_train_options. */
 typedef enum td_precision { TD_FP32 = 0, TD_DENSE_BF16 } td_precision;
 
+/* Where the updates of dense parameters are made, with optimizer state and the parameters themselves. */
+typedef enum td_offload {
+    TD_OFFLOAD_NONE = 0, /* where the parameters are read */
+    TD_OFFLOAD_CPU       /* on the host; devices keep replicas of what they read, refreshed after each update */
+} td_offload;
+
 typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
 
 /* What becomes of a step whose loss is not a finite number. It never touches parameters or state. */
@@ -80,9 +86,10 @@ typedef struct td_table_options {
 /* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
 typedef struct td_train_options {
     uint64_t seed;
-    bool offload_embedding;   /* lookups and their tables on the host: offload.embedding = cpu */
-    double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
-    bool no_pipeline;         /* each step ends before the next begins */
+    bool offload_embedding;       /* lookups and their tables on the host: offload.embedding = cpu */
+    td_offload offload_optimizer; /* same results, less memory on the device: offload.optimizer */
+    double clip_norm;             /* all gradients together are scaled down to this norm; 0: they are not */
+    bool no_pipeline;             /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
     td_jit_level jit_level;
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
@@ -149,6 +156,48 @@ typedef struct td_plan_device_summary {
     uint64_t table_bytes, table_resident_bytes, table_file_bytes;
 } td_plan_device_summary;
 td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);
+
+/* What a device's bytes are for. Bytes of the arena that serve several of these at different times of a step count for the first of
+ * activations, gradients, staging and log. */
+typedef enum td_ledger_class {
+    TD_LEDGER_PARAMETERS = 0, /* where forward and backward read them, replicas too */
+    TD_LEDGER_MASTERS,        /* of parameters that are updated here and read elsewhere */
+    TD_LEDGER_MOMENTS,        /* optimizer state */
+    TD_LEDGER_GRADIENTS,      /* and what backward makes besides */
+    TD_LEDGER_STAGING,        /* of copies */
+    TD_LEDGER_LOG,            /* what undoes an update */
+    TD_LEDGER_ACTIVATIONS,
+    TD_LEDGER_SCRATCH, /* of kernels, and what alignment leaves */
+    TD_LEDGER_TABLES,  /* rows that are not simply in memory, at most, with the books about them */
+    TD_LEDGER_CLASSES
+} td_ledger_class;
+
+typedef struct td_ledger {
+    int64_t bytes[TD_LEDGER_CLASSES]; /* together: the device's peak_bytes */
+} td_ledger;
+
+/* Of a device in this plan, and in the plan without offload.optimizer; false: nothing is offloaded, so there is no other. */
+td_ledger td_plan_ledger(const td_plan *plan, int32_t device);
+bool td_plan_ledger_without(const td_plan *plan, int32_t device, td_ledger *out_ledger);
+/* "parameters", "masters", ...: as in JSON. */
+const char *td_ledger_class_name(td_ledger_class what);
+/* Numbers in all parameters of the model, wherever they are. */
+int64_t td_plan_parameter_count(const td_plan *plan);
+
+/* What offloading the optimizer moves in a step, at capacity. All zeros: nothing is offloaded. */
+typedef struct td_offload_traffic {
+    int64_t gradient_bytes; /* to the host */
+    int64_t update_bytes;   /* read and written by updates of offloaded parameters, and by what clips their gradients */
+    int64_t parameter_bytes; /* back to devices */
+} td_offload_traffic;
+td_offload_traffic td_plan_offload_traffic(const td_plan *plan);
+
+/* Bytes per second of a device, measured now, with no session at work: copies to it and from it through its queues, and, of the
+ * host, memory read and written by all its cores. 0: it has no such thing. */
+typedef struct td_measured_rates {
+    double to_device, to_host, memory;
+} td_measured_rates;
+td_status *td_plan_measure_rates(const td_plan *plan, int32_t device, td_measured_rates *out_rates) TD_MUST_USE;
 
 /* Bytes that one step copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
  * plan's graph; NULL: all at capacity. */

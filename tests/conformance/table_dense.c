@@ -60,6 +60,8 @@ const conformance_case elementwise_cases[] = {
     {"copy", "f32[B,13]", NULL, 9, 0, 0},
     {"copy", "i64[B]{N}<50", NULL, 9, 40, 0},
     {"copy", "f32[50,8]{N}", NULL, 1, 40, 0},
+    {"refresh", "f32[50,13] f32[50,13]", NULL, 1, 0, 0},
+    {"refresh", "bf16[3,5,7] bf16[3,5,7]", NULL, 1, 0, 0},
     {0},
 };
 

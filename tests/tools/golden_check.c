@@ -1,11 +1,11 @@
 /* golden_check DIR: holds the engine against reference training cases.
  *
- *     golden_check DIR [--only CASE] [--devices cpu|cut]
+ *     golden_check DIR [--only CASE] [--devices cpu|cut|offload]
  *
  * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
- * description says, on the host alone ("cpu") and cut over the host and an emulated accelerator ("cut"), each pipelined and
- * step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
- * state, within the case's tolerances; a cut run also with the host's, bit for bit; bytes copied and held with the plan's. One
+ * description says, on the host alone ("cpu"), cut over the host and an emulated accelerator ("cut"), and with the optimizer of
+ * all that is on the accelerator offloaded ("offload"), each pipelined and step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
+ * state, within the case's tolerances; the other runs also with the host's, bit for bit; bytes copied and held with the plan's. One
  * line per case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that
  * the engine does not have yet are skipped, and named; asked for with --only, that is a failure. */
 #include <dirent.h>
@@ -20,8 +20,10 @@
 
 typedef struct request {
     const char *folder, *only;
-    bool cpu, cut;
+    bool devices[GOLDEN_DEVICES];
 } request;
+
+static const char *const device_names[GOLDEN_DEVICES] = {"cpu", "cut", "offload"};
 
 typedef struct tally {
     int64_t cases, held, failed, skipped;
@@ -33,11 +35,11 @@ static void report(tally *t, const char *name, const char *devices, const golden
     t->cases++;
     if (!deviations->n) {
         t->held++;
-        (void)printf("%-30s %-4s ok: %s\n", name, devices, what);
+        (void)printf("%-30s %-7s ok: %s\n", name, devices, what);
         return;
     }
     t->failed++;
-    (void)printf("%-30s %-4s FAILED: %s", name, devices, deviations->first);
+    (void)printf("%-30s %-7s FAILED: %s", name, devices, deviations->first);
     if (deviations->n > 1)
         (void)printf(" (and %lld more)", (long long)deviations->n - 1);
     (void)printf("\n");
@@ -46,16 +48,16 @@ static void report(tally *t, const char *name, const char *devices, const golden
 /* ---- training cases ---------------------------------------------------------------------------------------------------------- */
 
 /* Trains pipelined and step by step, compares both with what is expected and with each other. The step-by-step run stays. */
-static void check_devices(const golden_case *c, const golden_model *model, bool cut, golden_trained *by_steps,
-                          golden_deviations *deviations, golden_compared *compared)
+static void check_devices(const golden_case *c, const golden_model *model, golden_devices devices,
+                          golden_trained *by_steps, golden_deviations *deviations, golden_compared *compared)
 {
     golden_trained pipelined;
     golden_compared of_pipelined = {0};
-    bool failed = golden_deviate_error(deviations, "", golden_train(c, model, cut, true, by_steps)) ||
+    bool failed = golden_deviate_error(deviations, "", golden_train(c, model, devices, true, by_steps)) ||
                   golden_deviate_error(deviations, "", golden_compare(c, by_steps, deviations, compared));
     if (failed)
         return;
-    if (!golden_deviate_error(deviations, "pipelined", golden_train(c, model, cut, false, &pipelined)) &&
+    if (!golden_deviate_error(deviations, "pipelined", golden_train(c, model, devices, false, &pipelined)) &&
         !golden_deviate_error(deviations, "pipelined", golden_compare(c, &pipelined, deviations, &of_pipelined)))
         golden_compare_bits(&pipelined, by_steps, "step by step", deviations);
     golden_trained_deinit(&pipelined);
@@ -66,29 +68,34 @@ static void report_devices(const golden_case *c, const char *devices, const gold
 {
     char what[160];
     (void)snprintf(what, sizeof what, "%d losses, %d gradient norms, %d tensors%s", compared->losses,
-                   compared->gradient_norms, compared->tensors, strcmp(devices, "cut") == 0 ? ", the bits of cpu" : "");
+                   compared->gradient_norms, compared->tensors, strcmp(devices, "cpu") != 0 ? ", the bits of cpu" : "");
     report(t, c->name, devices, deviations, what);
 }
 
+/* The host's run is what the others' bits are held against. */
 static void check_model(const golden_case *c, const golden_model *model, const request *r, tally *t)
 {
-    golden_trained on_cpu = {0}, cut = {0};
-    golden_deviations of_cpu = {0}, of_cut = {0};
+    golden_trained on_cpu = {0};
+    golden_deviations of_cpu = {0};
     golden_compared compared = {0};
-    check_devices(c, model, false, &on_cpu, &of_cpu, &compared);
-    if (r->cpu)
-        report_devices(c, "cpu", &of_cpu, &compared, t);
-    compared = (golden_compared){0};
-    if (r->cut) {
-        check_devices(c, model, true, &cut, &of_cut, &compared);
-        if (on_cpu.n == c->n_steps && cut.n == c->n_steps)
-            golden_compare_bits(&cut, &on_cpu, "on cpu", &of_cut);
+    check_devices(c, model, GOLDEN_CPU, &on_cpu, &of_cpu, &compared);
+    if (r->devices[GOLDEN_CPU])
+        report_devices(c, device_names[GOLDEN_CPU], &of_cpu, &compared, t);
+    for (int d = GOLDEN_CUT; d < GOLDEN_DEVICES; d++) {
+        golden_trained there = {0};
+        golden_deviations deviations = {0};
+        compared = (golden_compared){0};
+        if (!r->devices[d])
+            continue;
+        check_devices(c, model, (golden_devices)d, &there, &deviations, &compared);
+        if (on_cpu.n == c->n_steps && there.n == c->n_steps)
+            golden_compare_bits(&there, &on_cpu, "on cpu", &deviations);
         else
-            golden_deviate(&of_cut, "cpu: %s", of_cpu.first);
-        report_devices(c, "cut", &of_cut, &compared, t);
+            golden_deviate(&deviations, "cpu: %s", of_cpu.first);
+        report_devices(c, device_names[d], &deviations, &compared, t);
+        golden_trained_deinit(&there);
     }
     golden_trained_deinit(&on_cpu);
-    golden_trained_deinit(&cut);
 }
 
 /* What of this case the engine does not have yet; NULL: nothing. */
@@ -122,7 +129,7 @@ static void check_training(const request *r, const char *name, tally *t)
     else if (!missing)
         check_model(&c, golden_model_find(json_string_value(type)), r, t);
     else {
-        (void)printf("%-30s      skipped: %s\n", name, missing);
+        (void)printf("%-30s         skipped: %s\n", name, missing);
         t->cases++;
         t->skipped++;
         t->failed += r->only != NULL;
@@ -140,7 +147,7 @@ static void check_rule(const request *r, const char *name, tally *t)
         golden_deviations deviations = {0};
         int32_t compared = 0;
         char what[96];
-        if (on_accelerator ? !r->cut : !r->cpu)
+        if (!r->devices[on_accelerator ? GOLDEN_CUT : GOLDEN_CPU])
             continue;
         (void)golden_deviate_error(&deviations, "", golden_rule_check(path, on_accelerator, &deviations, &compared));
         (void)snprintf(what, sizeof what, "%d vectors%s", compared, on_accelerator ? ", the bits of cpu" : "");
@@ -217,14 +224,17 @@ static int check_folder(const request *r)
 
 static bool read_devices(const char *text, request *r)
 {
-    r->cpu = strcmp(text, "cpu") == 0;
-    r->cut = strcmp(text, "cut") == 0;
-    return r->cpu || r->cut;
+    bool any = false;
+    for (int d = 0; d < GOLDEN_DEVICES; d++) {
+        r->devices[d] = strcmp(text, device_names[d]) == 0;
+        any = any || r->devices[d];
+    }
+    return any;
 }
 
 int main(int argc, char **argv)
 {
-    request r = {.cpu = true, .cut = true};
+    request r = {.devices = {true, true, true}};
     bool good = true;
     for (int i = 1; i < argc && good; i++) {
         bool has_value = i + 1 < argc;
@@ -239,6 +249,6 @@ int main(int argc, char **argv)
     }
     if (good && r.folder)
         return check_folder(&r);
-    (void)fprintf(stderr, "usage: golden_check DIR [--only CASE] [--devices cpu|cut]\n");
+    (void)fprintf(stderr, "usage: golden_check DIR [--only CASE] [--devices cpu|cut|offload]\n");
     return 2;
 }

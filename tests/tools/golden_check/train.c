@@ -229,7 +229,7 @@ static td_status *run_step_by_step(const golden_case *c, golden_engine *engine, 
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------------- */
 
-static td_status *build(const golden_case *c, const golden_model *model, bool cut, golden_engine *engine,
+static td_status *build(const golden_case *c, const golden_model *model, golden_devices devices, golden_engine *engine,
                         td_value *out_loss)
 {
     json_t *description;
@@ -239,13 +239,18 @@ static td_status *build(const golden_case *c, const golden_model *model, bool cu
     TD_TRY(each_parameter(c, add_group, &engine->options));
     engine->options.clip_norm =
         json_number_value(json_object_get(json_object_get(c->expected, "optimizer"), "clip_norm"));
-    if (cut)
+    if (devices == GOLDEN_CUT)
         place(c, model, &engine->options);
+    if (devices == GOLDEN_OFFLOAD) {
+        td_add_device(&engine->options, "accel", "emulated:memory=256MiB,cores=1");
+        engine->options.offload_embedding = true;
+        engine->options.offload_optimizer = TD_OFFLOAD_CPU;
+    }
     return NULL;
 }
 
 /* Bytes copied are those of the plan's formula at the batches' extents; no device held more than its plan says. */
-static td_status *check_counters(const td_session *session, bool cut)
+static td_status *check_counters(const td_session *session, golden_devices devices)
 {
     td_session_counters c = td_session_read_counters(session);
     if (c.to_device_bytes != c.planned_to_device_bytes || c.to_host_bytes != c.planned_to_host_bytes)
@@ -253,7 +258,7 @@ static td_status *check_counters(const td_session *session, bool cut)
                         "%" PRId64 " bytes were copied to the device and %" PRId64 " to the host; by the plan "
                         "%" PRId64 " and %" PRId64,
                         c.to_device_bytes, c.to_host_bytes, c.planned_to_device_bytes, c.planned_to_host_bytes);
-    if (cut && (!c.to_device_bytes || !c.to_host_bytes))
+    if (devices != GOLDEN_CPU && (!c.to_device_bytes || !c.to_host_bytes))
         return TD_ERROR(TD_INTERNAL, "the cut run copied nothing between its devices: it was not cut");
     for (int32_t i = 0; i < td_session_devices(session); i++) {
         td_device_counters d = td_session_device(session, i);
@@ -264,25 +269,25 @@ static td_status *check_counters(const td_session *session, bool cut)
     return NULL;
 }
 
-static td_status *train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
+static td_status *train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
                         golden_engine *engine, golden_trained *trained)
 {
     td_value loss = TD_NO_VALUE;
     TD_TRY(TD_NEW(trained->losses, c->n_steps + 1));
-    TD_TRY(build(c, model, cut, engine, &loss));
+    TD_TRY(build(c, model, devices, engine, &loss));
     TD_TRY(golden_engine_start(engine, loss));
     TD_TRY(load_initial(c, engine->store));
     TD_TRY(step_by_step ? run_step_by_step(c, engine, trained) : run_pipelined(c, engine->session, trained));
-    TD_TRY(check_counters(engine->session, cut));
+    TD_TRY(check_counters(engine->session, devices));
     return golden_snapshot_take(engine->store, &trained->final);
 }
 
-td_status *golden_train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
+td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
                         golden_trained *out_trained)
 {
     golden_engine engine = {.options = td_train_defaults()};
     *out_trained = (golden_trained){0};
-    td_status *status = train(c, model, cut, step_by_step, &engine, out_trained);
+    td_status *status = train(c, model, devices, step_by_step, &engine, out_trained);
     golden_engine_stop(&engine);
     return status;
 }

@@ -12,9 +12,13 @@ typedef struct golden_trained {
     golden_snapshot final;
 } golden_trained;
 
-/* Trains all steps: pipelined over a source, or step by step, when the store is looked at between steps. `cut`: what the model
- * keeps on the host there, the rest on an emulated accelerator. On failure too, golden_trained_deinit frees. */
-td_status *golden_train(const golden_case *c, const golden_model *model, bool cut, bool step_by_step,
+/* Where a case is trained: on the host; what the model keeps on the host there and the rest on an emulated accelerator; all but
+ * tables on the accelerator, with the optimizer offloaded. */
+typedef enum golden_devices { GOLDEN_CPU = 0, GOLDEN_CUT, GOLDEN_OFFLOAD, GOLDEN_DEVICES } golden_devices;
+
+/* Trains all steps: pipelined over a source, or step by step, when the store is looked at between steps. On failure too,
+ * golden_trained_deinit frees. */
+td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
                         golden_trained *out_trained) TD_MUST_USE;
 void golden_trained_deinit(golden_trained *trained);
 

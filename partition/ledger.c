@@ -1,0 +1,191 @@
+/* Pass: the ledger. Every byte of a device's peak gets one class: see td_ledger_class.
+ *
+ * The store's part is a sum. In the arena values share bytes at different times, so it is covered class by class: a class has the
+ * bytes that its values touch and no class before it does. What no value touches is alignment, and the kernels' scratch. So the
+ * classes of a device add up to its peak, to the byte. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+static const char *const names[TD_LEDGER_CLASSES] = {"parameters", "masters",     "moments", "gradients", "staging",
+                                                     "log",        "activations", "scratch", "tables"};
+
+const char *td_ledger_class_name(td_ledger_class what)
+{
+    return (int)what >= 0 && what < TD_LEDGER_CLASSES ? names[what] : "";
+}
+
+/* ---- the store ------------------------------------------------------------------------------------------------------------- */
+
+static td_ledger_class stored_class(const td_plan *plan, int32_t value)
+{
+    if (plan->graph->values[value].class == TD_CLASS_STATE)
+        return TD_LEDGER_MOMENTS;
+    return plan->values[value].offloaded ? TD_LEDGER_MASTERS : TD_LEDGER_PARAMETERS;
+}
+
+static void count_store(td_plan *plan)
+{
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        bool paged = value->table >= 0 && plan->tables[value->table].storage != TD_TABLE_MEMORY;
+        if (value->storage == TD_STORE && !paged)
+            plan->ledger[value->device].bytes[stored_class(plan, v)] += value->block_bytes;
+    }
+    plan->ledger[plan->host].bytes[TD_LEDGER_TABLES] = plan->paging.resident_bytes + plan->paging.overhead_bytes;
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct span {
+    int64_t begin, end;
+    td_ledger_class class;
+} span;
+
+static int compare_spans(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+static td_ledger_class made_class(const td_plan *plan, int32_t value)
+{
+    switch (plan->graph->values[value].class) {
+    case TD_CLASS_GRADIENT:
+        return TD_LEDGER_GRADIENTS;
+    case TD_CLASS_STAGING:
+        return TD_LEDGER_STAGING;
+    default:
+        return TD_LEDGER_ACTIVATIONS;
+    }
+}
+
+static int64_t collect_spans(const td_plan *plan, int32_t site, span *spans)
+{
+    int64_t n = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        int64_t bytes = value->block_bytes * (value->doubled ? 2 : 1);
+        if (value->storage == TD_ARENA && value->device == site && bytes)
+            spans[n++] = (span){value->offset, value->offset + bytes, made_class(plan, v)};
+    }
+    qsort(spans, (size_t)n, sizeof *spans, compare_spans);
+    return n;
+}
+
+/* Bytes that spans of the first `n_classes` classes of `order` touch. `spans` are in order. */
+static int64_t covered(const span *spans, int64_t n, const td_ledger_class *order, int32_t n_classes)
+{
+    int64_t bytes = 0, end = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bool counts = false;
+        for (int32_t k = 0; k < n_classes; k++)
+            counts = counts || spans[i].class == order[k];
+        if (!counts || spans[i].end <= end)
+            continue;
+        bytes += spans[i].end - (spans[i].begin > end ? spans[i].begin : end);
+        end = spans[i].end;
+    }
+    return bytes;
+}
+
+static td_status *count_arena(td_plan *plan, int32_t site)
+{
+    static const td_ledger_class order[] = {TD_LEDGER_ACTIVATIONS, TD_LEDGER_GRADIENTS, TD_LEDGER_STAGING,
+                                            TD_LEDGER_LOG};
+    enum { N = sizeof order / sizeof *order };
+    td_ledger *ledger = &plan->ledger[site];
+    span *spans = NULL;
+    TD_TRY(TD_NEW(spans, plan->graph->n_values + 1));
+    int64_t n = collect_spans(plan, site, spans), before = 0;
+    for (int32_t k = 0; k < N; k++) {
+        int64_t now = covered(spans, n, order, k + 1);
+        ledger->bytes[order[k]] = now - before;
+        before = now;
+    }
+    ledger->bytes[TD_LEDGER_SCRATCH] = plan->arenas[site].bytes - before;
+    td_free(spans);
+    return NULL;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------------------- */
+
+static td_status *verify(const td_plan *plan, const td_plan_request *request)
+{
+    for (int32_t s = 0; s < plan->n_sites && !request->held; s++) {
+        int64_t sum = 0;
+        for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++)
+            sum += plan->ledger[s].bytes[k];
+        if (sum != plan->arenas[s].store_bytes + plan->arenas[s].bytes)
+            return TD_ERROR(TD_INTERNAL, "ledger: the classes of %s do not add up to its peak", plan->sites[s].name);
+    }
+    return NULL;
+}
+
+td_status *td_pass_ledger(td_plan *plan, const td_plan_request *request)
+{
+    TD_TRY(TD_NEW(plan->ledger, plan->n_sites));
+    count_store(plan);
+    for (int32_t s = 0; s < plan->n_sites; s++)
+        TD_TRY(count_arena(plan, s));
+    return verify(plan, request);
+}
+
+/* ---- looking --------------------------------------------------------------------------------------------------------------- */
+
+td_ledger td_plan_ledger(const td_plan *plan, int32_t device)
+{
+    return plan->ledger[device];
+}
+
+bool td_plan_ledger_without(const td_plan *plan, int32_t device, td_ledger *out_ledger)
+{
+    *out_ledger = plan->without ? plan->without[device] : (td_ledger){0};
+    return plan->without != NULL;
+}
+
+int64_t td_plan_parameter_count(const td_plan *plan)
+{
+    int64_t n = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_value_info *info = &plan->graph->values[v];
+        if (info->class == TD_CLASS_PARAMETER)
+            n += plan->values[v].bytes[0] / (int64_t)td_dtype_bytes(info->dtype);
+    }
+    return n;
+}
+
+/* The offloaded parameter that a node updates or clips the gradient of, or -1. */
+static int32_t offloaded_of(const td_plan *plan, const td_node *node)
+{
+    int32_t parameter = -1;
+    if (node->phase == TD_UPDATE && node->n_inputs)
+        parameter = node->inputs[0];
+    else if (node->n_outputs)
+        parameter = plan->graph->values[node->outputs[0]].parameter;
+    return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
+}
+
+td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
+{
+    td_offload_traffic traffic = {0};
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        const td_plan_node *p = &plan->nodes[n];
+        if (node->n_outputs == 0 && p->lane == TD_QUEUE_TO_DEVICE)
+            traffic.parameter_bytes += (int64_t)p->cost.bytes_read;
+        if (p->lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0 || !plan->sites[p->device].is_host)
+            continue;
+        traffic.update_bytes += (int64_t)(p->cost.bytes_read + p->cost.bytes_written);
+        int32_t gradient = node->phase == TD_UPDATE ? node->inputs[1] : node->inputs[0];
+        int32_t copy = gradient < 0 ? -1 : plan->graph->values[gradient].producer;
+        bool counted = node->phase != TD_UPDATE && strcmp(node->op->name, "gradient_squares") == 0;
+        if (copy >= 0 && plan->nodes[copy].lane == TD_QUEUE_TO_HOST && !counted)
+            traffic.gradient_bytes += (int64_t)plan->nodes[copy].cost.bytes_read;
+    }
+    return traffic;
+}

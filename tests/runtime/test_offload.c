@@ -1,0 +1,362 @@
+/* The optimizer offloaded: a model on an accelerator whose updates are made on the host gives the losses, parameters and state of
+ * the same model without, bit for bit, for every optimizer, with and without clipping; what does not fit otherwise trains; the
+ * device's peak is the ledger's; held steps, evaluations and checkpoints see replicas that equal their parameters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "optim/rule.h"
+#include "tandem/ops.h"
+#include "tandem/session.h"
+
+enum { BATCH = 8, WIDTH = 13, HIDDEN = 97, STEPS = 5, MOST = 4096 };
+
+static void no_error(td_status *status)
+{
+    if (status)
+        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
+}
+
+typedef struct run {
+    td_graph *graph;
+    td_value x, y, loss, out;
+    td_train_options options;
+    td_plan *plan;
+    td_store *store;
+    td_session *session;
+} run;
+
+/* Two layers, the first of which is used twice: its gradients are summed where they are made. */
+static void build(run *r)
+{
+    no_error(td_graph_create(&r->graph));
+    td_dim batch = td_extent(r->graph, "B", BATCH);
+    r->x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, WIDTH));
+    r->y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    td_value tied = td_parameter(r->graph, "tied.weight", TD_F32, TD_SHAPE(WIDTH, WIDTH), td_init_normal(0, 0.3));
+    td_value first = td_matmul(r->x, tied, false, false);
+    td_name(first, "first");
+    td_value second = td_matmul(td_tanh(first), tied, false, false);
+    td_name(second, "second");
+    td_value h = td_tanh(second);
+    r->out = td_linear(td_relu(td_linear(h, HIDDEN, "hidden")), 1, "top");
+    r->loss = td_mse(r->out, r->y);
+}
+
+static run prepare(const char *optimizer, double clip_norm, td_offload offload, const char *accelerator)
+{
+    run r = {.options = td_train_defaults()};
+    build(&r);
+    r.options.clip_norm = clip_norm;
+    r.options.offload_optimizer = offload;
+    td_add_device(&r.options, "accel", accelerator);
+    td_group(&r.options, "top.*", td_sgd(0.01, .momentum = 0.9));
+    td_group(&r.options, "*", (td_optimizer){.name = optimizer, .lr = 0.01});
+    return r;
+}
+
+static void start(run *r)
+{
+    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    no_error(td_store_create(r->plan, &r->store));
+    no_error(td_session_create(r->plan, r->store, &r->session));
+}
+
+static void stop(run *r)
+{
+    td_session_destroy(r->session);
+    td_store_release(r->store);
+    td_plan_release(r->plan);
+    td_train_options_deinit(&r->options);
+    td_graph_destroy(r->graph);
+}
+
+typedef struct batches {
+    float x[STEPS][BATCH * WIDTH], y[STEPS][BATCH];
+    td_field fields[STEPS][2];
+    int64_t at;
+} batches;
+
+static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
+{
+    batches *b = self;
+    *out_end = b->at == STEPS;
+    if (*out_end)
+        return NULL;
+    int64_t samples = b->at == 2 ? 3 : BATCH; /* a short one among them */
+    td_field *fields = b->fields[b->at];
+    fields[0] =
+        (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, WIDTH}, .data = b->x[b->at]}};
+    fields[1] =
+        (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = b->y[b->at]}};
+    *out_batch = (td_batch){.samples = samples, .n_fields = 2, .fields = fields};
+    b->at++;
+    return NULL;
+}
+
+static void keep_batch(void *self, td_batch *batch)
+{
+    (void)self;
+    (void)batch;
+}
+
+static void fill_batches(batches *b)
+{
+    uint32_t state = 1;
+    memset(b, 0, sizeof *b);
+    for (int s = 0; s < STEPS; s++) {
+        for (int i = 0; i < BATCH * WIDTH; i++)
+            b->x[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1;
+        for (int i = 0; i < BATCH; i++)
+            b->y[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 22) - 2;
+    }
+}
+
+typedef struct losses {
+    float loss[STEPS];
+    int32_t n;
+} losses;
+
+static bool on_step(void *context, const td_step_report *report)
+{
+    losses *l = context;
+    if (!report->skipped)
+        l->loss[l->n++] = report->loss;
+    return true;
+}
+
+static losses train(run *r, batches *b)
+{
+    losses l = {.n = 0};
+    td_source source = {.self = b, .next = next_batch, .release = keep_batch};
+    b->at = 0;
+    no_error(td_session_run(r->session, &source, 0, on_step, &l));
+    return l;
+}
+
+/* Every parameter and state of both. */
+static void assert_same_stores(const run *a, const run *b)
+{
+    float x[MOST], y[MOST];
+    uint64_t sums[2];
+    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
+    for (int32_t i = 0; i < td_store_count(a->store); i++) {
+        const char *name = td_store_name(a->store, i), *device;
+        td_tensor tensor;
+        bool is_parameter;
+        no_error(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
+        int64_t n = 1;
+        for (int32_t k = 0; k < tensor.rank; k++)
+            n *= tensor.dims[k];
+        assert_true(n <= MOST);
+        no_error(td_store_read(a->store, i, 0, n, x));
+        no_error(td_store_read(b->store, td_store_find(b->store, name), 0, n, y));
+        if (memcmp(x, y, (size_t)n * sizeof *x) != 0)
+            fail_msg("\"%s\" differs", name);
+    }
+    no_error(td_store_checksum(a->store, &sums[0]));
+    no_error(td_store_checksum(b->store, &sums[1]));
+    assert_true(sums[0] == sums[1]);
+}
+
+static void test_an_offloaded_update_gives_the_same_bits_for_every_optimizer(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    for (int32_t i = 0; i < td_rule_count(); i++)
+        for (int clip = 0; clip < 2; clip++) {
+            const td_rule *rule = td_rule_at(i);
+            run plain = prepare(rule->name, clip ? 0.05 : 0, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
+                offloaded = prepare(rule->name, clip ? 0.05 : 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+            if (rule->refuses_dense) {
+                stop(&plain);
+                stop(&offloaded);
+                continue;
+            }
+            start(&plain);
+            start(&offloaded);
+            losses a = train(&plain, &b), c = train(&offloaded, &b);
+            assert_int_equal(a.n, STEPS);
+            assert_int_equal(c.n, STEPS);
+            if (memcmp(a.loss, c.loss, sizeof a.loss) != 0)
+                fail_msg("the losses of %s differ", rule->name);
+            assert_same_stores(&plain, &offloaded);
+            stop(&plain);
+            stop(&offloaded);
+        }
+}
+
+/* What the accelerator may hold is one number here: between what the plan needs with and without. */
+static void test_a_model_refused_for_its_state_trains_with_the_one_key(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    run r = prepare("adam", 0, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"), same;
+    start(&r);
+    uint64_t needs = td_plan_device(r.plan, 1).peak_bytes;
+    char accelerator[64];
+    snprintf(accelerator, sizeof accelerator, "emulated:memory=%llu,cores=1", (unsigned long long)needs - 64);
+    same = prepare("adam", 0, TD_OFFLOAD_NONE, accelerator);
+    td_status *status = td_plan_train(same.graph, same.loss, &same.options, &same.plan);
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    assert_non_null(strstr(td_status_message(status), "(64 B short)"));
+    assert_non_null(strstr(td_status_message(status), "\n  try: offload.optimizer: cpu (then accel needs "));
+    td_status_destroy(status);
+    same.options.offload_optimizer = TD_OFFLOAD_CPU;
+    start(&same);
+    (void)train(&r, &b);
+    (void)train(&same, &b);
+    assert_same_stores(&r, &same);
+    stop(&r);
+    stop(&same);
+}
+
+static int64_t total(const td_ledger *ledger)
+{
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++)
+        bytes += ledger->bytes[k];
+    return bytes;
+}
+
+static void test_the_devices_peak_is_the_ledgers_to_the_byte(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    run r = prepare("adam", 1, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    start(&r);
+    (void)train(&r, &b);
+    for (int32_t d = 0; d < 2; d++) {
+        td_ledger ledger = td_plan_ledger(r.plan, d);
+        assert_int_equal(td_session_device(r.session, d).peak_bytes, total(&ledger));
+    }
+    td_ledger accel = td_plan_ledger(r.plan, 1), host = td_plan_ledger(r.plan, 0), before;
+    assert_true(td_plan_ledger_without(r.plan, 1, &before));
+    assert_int_equal(accel.bytes[TD_LEDGER_MOMENTS], 0);
+    assert_int_equal(accel.bytes[TD_LEDGER_PARAMETERS], before.bytes[TD_LEDGER_PARAMETERS]);
+    assert_int_equal(host.bytes[TD_LEDGER_MASTERS], accel.bytes[TD_LEDGER_PARAMETERS]);
+    assert_int_equal(host.bytes[TD_LEDGER_MOMENTS], before.bytes[TD_LEDGER_MOMENTS]);
+    run plain = prepare("adam", 1, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1");
+    start(&plain);
+    assert_int_equal(total(&before), td_plan_device(plain.plan, 1).peak_bytes);
+    assert_false(td_plan_ledger_without(plain.plan, 1, &before));
+    stop(&r);
+    stop(&plain);
+}
+
+/* Gradients cross once, however often a parameter is used; parameters come back once. */
+static void test_a_step_copies_each_gradient_and_each_parameter_once(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    run r = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    start(&r);
+    (void)train(&r, &b);
+    int64_t bytes = td_plan_parameter_count(r.plan) * 4;
+    td_offload_traffic traffic = td_plan_offload_traffic(r.plan);
+    assert_int_equal(traffic.gradient_bytes, bytes);
+    assert_int_equal(traffic.parameter_bytes, bytes);
+    td_session_counters counters = td_session_read_counters(r.session);
+    assert_int_equal(counters.to_host_bytes, counters.planned_to_host_bytes);
+    assert_int_equal(counters.to_device_bytes, counters.planned_to_device_bytes);
+    assert_int_equal(counters.to_host_bytes, STEPS * (bytes + 4));
+    stop(&r);
+}
+
+/* A step whose loss is no number leaves parameters, state and replicas: training goes on as if the batch had not been there. */
+static void test_a_held_step_leaves_masters_and_replicas(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    run plain = prepare("adam", 0, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
+        offloaded = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    b.x[1][3] = NAN;
+    plain.options.on_nan = offloaded.options.on_nan = TD_NAN_SKIP;
+    start(&plain);
+    start(&offloaded);
+    losses a = train(&plain, &b), c = train(&offloaded, &b);
+    assert_int_equal(a.n, STEPS - 1);
+    assert_memory_equal(a.loss, c.loss, sizeof a.loss);
+    assert_same_stores(&plain, &offloaded);
+    stop(&plain);
+    stop(&offloaded);
+}
+
+static float evaluate(run *r, batches *b)
+{
+    td_plan *plan = NULL;
+    td_session *session = NULL;
+    td_batch batch;
+    td_step_report report;
+    bool end;
+    no_error(td_plan_evaluate(r->graph, &r->loss, 1, &r->options, r->store, &plan));
+    no_error(td_session_create(plan, r->store, &session));
+    b->at = 0;
+    no_error(next_batch(b, &batch, &end));
+    no_error(td_session_step(session, &batch, &report));
+    float loss = *(const float *)report.outputs[0].data;
+    int64_t copied = td_session_read_counters(session).to_device_bytes;
+    assert_int_equal(copied, BATCH * (WIDTH + 1) * 4); /* the batch: no parameter crosses */
+    td_session_destroy(session);
+    td_plan_release(plan);
+    return loss;
+}
+
+static void test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas(void **state)
+{
+    (void)state;
+    batches b;
+    char folder[] = "/tmp/tandem_offload_XXXXXX", path[64];
+    td_data_position position = {0};
+    fill_batches(&b);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/saved", folder);
+    run plain = prepare("adam", 0, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
+        offloaded = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1"),
+        resumed = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    start(&plain);
+    start(&offloaded);
+    start(&resumed);
+    (void)train(&plain, &b);
+    (void)train(&offloaded, &b);
+    float expected = evaluate(&plain, &b), offloaded_loss = evaluate(&offloaded, &b);
+    assert_memory_equal(&expected, &offloaded_loss, sizeof expected);
+    no_error(td_store_save(plain.store, path, position)); /* without offload, gone on from with it */
+    no_error(td_store_load(resumed.store, path, &position));
+    float loaded_loss = evaluate(&resumed, &b);
+    assert_memory_equal(&expected, &loaded_loss, sizeof expected);
+    (void)train(&plain, &b);
+    (void)train(&resumed, &b);
+    assert_same_stores(&plain, &resumed);
+    stop(&plain);
+    stop(&offloaded);
+    stop(&resumed);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_offloaded_update_gives_the_same_bits_for_every_optimizer),
+        cmocka_unit_test(test_a_model_refused_for_its_state_trains_with_the_one_key),
+        cmocka_unit_test(test_the_devices_peak_is_the_ledgers_to_the_byte),
+        cmocka_unit_test(test_a_step_copies_each_gradient_and_each_parameter_once),
+        cmocka_unit_test(test_a_held_step_leaves_masters_and_replicas),
+        cmocka_unit_test(test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
