@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/json.h"
+#include "cli/profiling.h"
 #include "cli/run_directory.h"
 #include "cli/summary.h"
 #include "cli/terminal.h"
@@ -20,6 +21,7 @@ typedef struct job {
     td_setup setup;
     td_training training;
     td_evaluation evaluation;
+    td_profiler *profiler;
     char *run, *checkpoints;
     char *single_name;
     int64_t single_bytes;
@@ -246,6 +248,7 @@ static td_status *prepare(job *j)
         TD_TRY(check_order(j));
     if (j->resumed)
         TD_TRY(load_newest(j));
+    TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
     if (!ended_before(j))
         TD_TRY(begin_files(j));
     set_progress(j);
@@ -321,6 +324,8 @@ static td_status *report(job *j)
     td_status *status = write_json(j->run, "summary.json", json_incref(json));
     if (!status && j->talk)
         status = td_summary_print(&summary, j->talk);
+    if (!status && j->talk)
+        td_profiling_print(j->profiler, j->run, j->talk);
     if (!status && td_argument_flag(j->arguments, "--json"))
         return td_json_print(json, j->arguments->out);
     json_decref(json);
@@ -341,6 +346,7 @@ static td_status *train(job *j)
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = interrupted(j);
     td_training_release_signals();
+    td_profiling_finish(j->profiler, &j->setup);
     if (status)
         return explain_failure(j, status);
     return report(j);
@@ -357,7 +363,9 @@ static td_status *run(const td_arguments *arguments)
     if (level <= TD_LOG_INFO)
         j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
     td_status *status = train(&j);
+    td_profiling_finish(j.profiler, &j.setup);
     td_training_deinit(&j.training);
+    td_profiler_destroy(j.profiler);
     td_setup_close(&j.setup);
     td_free(j.run);
     td_free(j.checkpoints);
@@ -373,6 +381,7 @@ static const td_command_option options[] = {
     {"--run", "DIR", "the run's folder; without it runs/MODEL-0001 and so on"},
     {"--resume", NULL, "go on from the newest checkpoint (of --run, or of the newest run of this model)"},
     {"--watch", "NODE", "print a value of the model every train.log_every steps"},
+    {"--profile", NULL, "record steps 6 to 15, or what section profile says, for tandem profile"},
     {"--json", NULL, "print summary.json; progress goes to standard error"},
     {NULL, NULL, NULL},
 };
@@ -380,7 +389,7 @@ static const td_command_option options[] = {
 const td_command td_command_train = {
     .name = "train",
     .summary = "trains a model",
-    .usage = "CONFIG [--set KEY=VALUE]... [--run DIR] [--resume] [--watch NODE] [--json]",
+    .usage = "CONFIG [--set KEY=VALUE]... [--run DIR] [--resume] [--watch NODE] [--profile] [--json]",
     .least = 1,
     .most = 1,
     .options = options,

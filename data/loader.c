@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -103,8 +104,13 @@ static slot *slot_of(const td_loader *loader, int64_t number)
 /* The next number whose slot is free, with the slot claimed; -1: there is nothing more to do. Holds the mutex. */
 static int64_t claim(td_loader *loader)
 {
-    while (!loader->stop && loader->next_claim < loader->end && slot_of(loader, loader->next_claim)->state != SLOT_FREE)
+    uint64_t from = 0;
+    while (!loader->stop && loader->next_claim < loader->end &&
+           slot_of(loader, loader->next_claim)->state != SLOT_FREE) {
+        from = from ? from : td_record_begin();
         pthread_cond_wait(&loader->slot_freed, &loader->mutex);
+    }
+    td_record_end(TD_RECORD_DATA_FULL, 0, 0, from, 0);
     if (loader->stop || loader->next_claim >= loader->end)
         return -1;
     slot_of(loader, loader->next_claim)->state = SLOT_FILLING;
@@ -114,11 +120,14 @@ static int64_t claim(td_loader *loader)
 static void *work(void *self)
 {
     td_loader *loader = self;
+    td_record_name_thread("data worker");
     pthread_mutex_lock(&loader->mutex);
     for (int64_t number; (number = claim(loader)) >= 0;) {
         slot *mine = slot_of(loader, number);
         pthread_mutex_unlock(&loader->mutex);
+        uint64_t from = td_record_begin();
         fill_slot(loader, number, mine);
+        td_record_end(TD_RECORD_DATA_FETCH, 0, 0, from, (uint64_t)mine->batch.samples);
         pthread_mutex_lock(&loader->mutex);
         mine->state = SLOT_READY;
         pthread_cond_signal(&loader->slot_ready);
@@ -138,6 +147,15 @@ static td_status *fail(td_loader *loader, td_status *status)
     return status;
 }
 
+/* How many batches stand ready. Holds the mutex. */
+static uint64_t count_ready(const td_loader *loader)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0; i < loader->options.depth; i++)
+        n += loader->slots[i].state == SLOT_READY;
+    return n;
+}
+
 static td_status *take_next(td_loader *loader, td_batch *out_batch, bool *out_end)
 {
     if (loader->failed != TD_OK)
@@ -146,6 +164,8 @@ static td_status *take_next(td_loader *loader, td_batch *out_batch, bool *out_en
     if (*out_end)
         return NULL;
     slot *next = slot_of(loader, loader->next_out);
+    if (td_record_on())
+        td_record_sample(TD_RECORD_QUEUE, (uint32_t)loader->options.depth, 0, count_ready(loader));
     if (next->state == SLOT_OUT)
         return TD_ERROR(TD_INVALID_ARGUMENT, "loader: all %d batches are out; release one before asking for more",
                         loader->options.depth);

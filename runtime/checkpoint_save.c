@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "runtime/checkpoint_rows.h"
 
 enum { PIECE_BYTES = 4 << 20 };
@@ -154,10 +155,12 @@ static td_status *write_shards(const td_store *store, const char *directory, jso
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
 {
     TD_TRY(td_directory_create(directory));
+    uint64_t from = td_record_begin();
     json_t *shards = json_array();
     td_status *status = shards ? write_shards(store, directory, shards) : td_checkpoint_no_memory();
     if (!status)
         status = td_manifest_write(store, directory, position, shards);
     json_decref(shards);
+    td_record_end(TD_RECORD_CHECKPOINT, 0, (uint32_t)store->steps, from, 0);
     return td_status_prefix(status, "checkpoint %s", directory);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "base/thread.h"
 #include "runtime/session.h"
 
@@ -192,12 +193,38 @@ static td_status *time_instruction(td_lane *lane, td_instruction *in, int32_t pa
     return NULL;
 }
 
+/* Of an op that has ended, where the lane waits for each; a device with a queue of its own records them there. Returns when the
+ * next one begins. */
+static uint64_t record_op(const td_lane *lane, const td_instruction *in, const td_step_slot *slot, uint64_t from)
+{
+    uint64_t now = td_ticks();
+    if (!lane->event && in->kind != TD_RUN_NOTHING)
+        td_record_write(TD_RECORD_OP, lane->session->record_base + (uint32_t)in->node, slot->record_step,
+                        slot->record_micro, from, now, 0);
+    return now;
+}
+
+/* Of a cluster that has ended. */
+static void record_cluster(const td_lane *lane, int32_t index, const td_step_slot *slot, uint64_t from, int64_t bytes)
+{
+    const td_session *session = lane->session;
+    uint32_t nodes = (uint32_t)session->plan->graph->n_nodes, id = session->record_base + nodes + (uint32_t)index;
+    uint64_t now = td_ticks();
+    if (lane->group->kind != TD_QUEUE_COMPUTE)
+        td_record_write(TD_RECORD_COPY, session->record_base + (uint32_t)session->clusters[index].instructions[0].node,
+                        slot->record_step, slot->record_micro, from, now, (uint64_t)bytes);
+    td_record_write(TD_RECORD_SUBGRAPH, id, slot->record_step, slot->record_micro, from, now, 0);
+}
+
 static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
 {
     td_session *session = lane->session;
     td_bound_cluster *bound = &session->clusters[index];
     const td_plan_site *site = &session->plan->sites[lane->group->site];
+    const td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
     int32_t parity = (int32_t)(step % TD_PARITIES);
+    uint64_t begin = td_record_begin(), from = begin;
+    int64_t copied = lane->copied_bytes;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
         if (bound->instructions[i].guarded && !td_session_loss_is_finite(session, step)) {
@@ -207,7 +234,14 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
         if (bound->instructions[i].updates)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         td_instruction *in = &bound->instructions[i];
+        if (begin)
+            td_record_current = (td_record_tag){.id = session->record_base + (uint32_t)in->node,
+                                                .step = slot->record_step,
+                                                .micro = slot->record_micro,
+                                                .set = 1};
         status = session->time_ops ? time_instruction(lane, in, parity) : td_session_run_instruction(lane, in, parity);
+        if (begin)
+            from = record_op(lane, in, slot, from);
         if (status) {
             const td_node *node = &session->plan->graph->nodes[bound->instructions[i].node];
             status = strstr(td_status_message(status), node->name)
@@ -216,6 +250,10 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
         }
     }
     td_status *late = td_session_settle_lane(lane);
+    if (begin) {
+        td_record_current = (td_record_tag){0};
+        record_cluster(lane, index, slot, begin, lane->copied_bytes - copied);
+    }
     if (!status)
         return late;
     td_status_destroy(late);
@@ -263,13 +301,20 @@ static void run_ready(td_lane *lane, td_ready item)
 static bool take(td_lane *lane, td_ready *out, bool block)
 {
     td_lane_group *group = lane->group;
+    uint64_t from = 0;
     pthread_mutex_lock(&group->mutex);
-    while (block && !group->n_ready && !atomic_load(&lane->session->closing))
+    while (block && !group->n_ready && !atomic_load(&lane->session->closing)) {
+        from = from ? from : td_record_begin();
         pthread_cond_wait(&group->wake, &group->mutex);
+    }
     bool found = group->n_ready > 0;
     if (found)
         *out = heap_pop(lane->session, group);
     pthread_mutex_unlock(&group->mutex);
+    if (found && from)
+        td_record_end(TD_RECORD_WAIT,
+                      lane->session->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
+                      lane->session->slots[out->step % TD_STEP_SLOTS].record_step, from, 0);
     return found;
 }
 
@@ -291,7 +336,10 @@ static void bind_lane(const td_lane *lane)
 static void *lane_main(void *argument)
 {
     td_lane *lane = argument;
+    static const char *const kinds[] = {"compute", "to device", "to host"};
     td_ready item;
+    td_record_name_thread("%.14s %s %d", lane->session->plan->sites[lane->group->site].name, kinds[lane->group->kind],
+                          lane->index);
     bind_lane(lane);
     while (take(lane, &item, true))
         run_ready(lane, item);

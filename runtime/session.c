@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/record.h"
 
 /* ---- life ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -109,6 +110,7 @@ static td_status *admit(td_session *session, td_step_slot *slot)
 {
     td_step_slot *before = slot_of(session, slot->step - 1);
     bool has_before = slot->step > 1 && before->has_batch && before->step == slot->step - 1;
+    uint64_t from = td_record_begin();
     td_status *status = td_session_bind_batch(session, slot, has_before ? before : NULL);
     if (!status)
         status = td_session_set_numbers(session, slot);
@@ -120,6 +122,7 @@ static td_status *admit(td_session *session, td_step_slot *slot)
     td_store_advance(session->store);
     slot->begin_s = td_session_now();
     session->admitted = slot->step;
+    td_session_profile_admit(session, slot, from);
     td_session_start_step(session, slot);
     return NULL;
 }
@@ -130,6 +133,7 @@ static td_status *fetch(td_session *session, td_source *source, td_step_slot **o
     int64_t step = session->admitted + 1;
     td_step_slot *slot = slot_of(session, step);
     double begin = td_session_now();
+    uint64_t from = td_record_begin();
     *out_slot = NULL;
     release_batch(slot); /* of three steps before: kept for early lookups, or released already */
     TD_TRY(source->next(source->self, &slot->batch, out_end));
@@ -139,6 +143,7 @@ static td_status *fetch(td_session *session, td_source *source, td_step_slot **o
     slot->source = source;
     slot->step = step;
     slot->wait_data_s = td_session_now() - begin;
+    td_record_end(TD_RECORD_DATA_WAIT, 0, td_session_next_step(session), from, 0);
     *out_slot = slot;
     return NULL;
 }
@@ -215,6 +220,7 @@ static outcome complete_oldest(td_session *session, td_step_report *report)
     td_step_slot *slot = slot_of(session, session->completed + 1);
     td_session_wait_step(session, slot);
     session->completed++;
+    td_session_profile_complete(session, slot);
     outcome how = outcome_of(session, slot);
     if (how != STEP_DONE)
         return how;
@@ -292,6 +298,7 @@ static td_status *end_run(td_session *session, double begin_s, td_status *status
     session->counters.exposed_s = session->timeline.exposed_s;
     session->counters.copy_or_host_s = session->timeline.others_s;
     keep_counters(session);
+    td_session_profile_rest(session);
     td_store_end_run(session->store);
     atomic_store(&session->stop_requested, false);
     forget_failure(session);
@@ -310,6 +317,15 @@ typedef struct run_state {
     td_on_step on_step;
     void *context;
 } run_state;
+
+/* The caller's own code after a step: whether to go on. */
+static bool tell(const run_state *run, const td_step_report *report)
+{
+    uint64_t from = td_record_begin();
+    bool more = !run->on_step || run->on_step(run->context, report);
+    td_record_end(TD_RECORD_CALLBACK, 0, (uint32_t)report->step, from, 0);
+    return more;
+}
 
 static td_status *admit_next(td_session *session, run_state *run)
 {
@@ -352,7 +368,7 @@ static td_status *go_on_after_held(td_session *session, run_state *run, td_step_
         run->more = false;
         return status;
     }
-    if (run->on_step && !run->on_step(run->context, report))
+    if (!tell(run, report))
         run->more = false;
     release_batch(held);
     return next ? admit_again(session, next) : NULL;
@@ -379,7 +395,7 @@ td_status *td_session_run(td_session *session, td_source *source, int64_t steps,
         outcome how = complete_oldest(session, &report);
         if (how == STEP_HELD && !status)
             status = go_on_after_held(session, &run, &report);
-        else if (how != STEP_DONE || (on_step && !on_step(context, &report)))
+        else if (how != STEP_DONE || !tell(&run, &report))
             run.more = false;
         if (!session->plan->early_lookup)
             release_batch(slot_of(session, session->completed));

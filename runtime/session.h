@@ -71,6 +71,9 @@ typedef struct td_step_slot {
     atomic_bool updating; /* something that writes state has begun */
     int64_t to_device_bytes, to_host_bytes;
     double begin_s, wait_data_s;
+    uint32_t record_micro; /* which micro-step of the step, from 0 */
+    uint32_t record_step;  /* the step's number in records: of the training, or of the session when it evaluates */
+    uint64_t record_from;  /* when it was admitted, in ticks; 0: nothing was recorded then */
 } td_step_slot;
 
 typedef struct td_ready {
@@ -148,6 +151,9 @@ struct td_session {
     atomic_bool stop_requested, closing;
     bool broken; /* an error struck in the middle of an update */
 
+    uint32_t record_base;  /* ids of its nodes in records, and after them of its clusters */
+    uint64_t record_known; /* the profiler that knows the plan by this base */
+
     td_timeline timeline;
     td_session_counters counters, ended_counters; /* now, and when the last run ended */
     td_tensor *outputs;                           /* headers for reports */
@@ -191,6 +197,21 @@ td_status *td_session_explain_nonfinite(td_session *session, int64_t step, bool 
 
 /* ---- numbers.c: what the host computes once a step ---- */
 td_status *td_session_set_numbers(td_session *session, td_step_slot *slot) TD_MUST_USE;
+
+/* The number that the next step will have: of the training, or of the session when it evaluates. */
+static inline uint32_t td_session_next_step(const td_session *session)
+{
+    int64_t in_flight = session->admitted - session->completed;
+    return (uint32_t)(session->plan->training ? session->store->steps + in_flight + 1 : session->admitted + 1);
+}
+
+/* ---- profiler.c: where the profiler looks in; each costs one look at a flag while there is none ---- */
+/* A step has its batch and is about to be started. */
+void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t from);
+/* All of a step has ended. */
+void td_session_profile_complete(td_session *session, const td_step_slot *slot);
+/* A run has ended; nothing of the session is at work. */
+void td_session_profile_rest(td_session *session);
 
 double td_session_now(void);
 void td_timeline_enter(td_timeline *timeline, bool accelerator);

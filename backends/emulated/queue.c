@@ -16,6 +16,7 @@
 #include "backends/emulated/ring.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "base/thread.h"
 
 enum {
@@ -37,6 +38,7 @@ typedef struct command {
     size_t bytes;
     void *scratch;
     size_t scratch_bytes;
+    td_record_tag tag; /* RUN_KERNEL: what the submitting thread works on */
     int32_t n_inputs, n_outputs;
     /* RUN_KERNEL: then come the input and output tensors, then the numbers of scalar arguments, each at 8 bytes. */
 } command;
@@ -117,7 +119,10 @@ static void carry_out_kernel(td_queue *queue, const command *run)
         .scratch = run->scratch,
         .scratch_bytes = run->scratch_bytes,
     };
+    uint64_t from = run->tag.set ? td_record_begin() : 0;
     td_status *status = td_cpu_engine_run(run->kernel->prepared, &call, queue->team);
+    if (from)
+        td_record_write(TD_RECORD_OP, run->tag.id, run->tag.step, run->tag.micro, from, td_ticks(), 0);
     if (status)
         remember_failure(queue, status);
 }
@@ -155,6 +160,7 @@ static void carry_out(td_queue *queue, const command *next)
 static void *run_queue(void *argument)
 {
     td_queue *queue = argument;
+    td_record_name_thread("emulated %s", queue->kind == TD_QUEUE_COMPUTE ? "compute" : "copies");
     /* Paced copies wake up when they should, rather than the usual 50 us later. A refusal costs precision only. */
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     td_status *status = td_team_bind_self(queue->team);
@@ -308,6 +314,7 @@ td_status *td_emulated_kernel_run(td_queue *queue, td_kernel *kernel, const td_k
     command *run = td_ring_begin(&queue->ring, bytes);
     *run = (command){.kind = RUN_KERNEL,
                      .kernel = kernel,
+                     .tag = td_record_current,
                      .n_inputs = call->n_inputs,
                      .n_outputs = call->n_outputs,
                      .scratch = td_emulated_flip(call->scratch),

@@ -14,5 +14,6 @@
 #include "tandem/data.h"
 #include "tandem/plan.h"
 #include "tandem/session.h"
+#include "tandem/profiler.h"
 
 #endif

@@ -1,0 +1,201 @@
+/* Recording a training run: see profiling.h. */
+#include "cli/profiling.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/version.h"
+
+static const char *const variable = "TANDEM_PROFILE";
+static _Atomic(td_profiler *) asked;
+static struct sigaction before;
+
+/* ---- the schedule ------------------------------------------------------------------------------------------------------------ */
+
+static bool read_number(const char **text, int64_t *out)
+{
+    char *end = NULL;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    errno = 0;
+    *out = strtoll(*text, &end, 10);
+    *text = end;
+    return errno == 0;
+}
+
+bool td_profiling_range(const char *text, int64_t *out_first, int64_t *out_last)
+{
+    if (!read_number(&text, out_first))
+        return false;
+    *out_last = *out_first;
+    if (*text == '-') {
+        text++;
+        *out_last = INT64_MAX;
+        if (*text && !read_number(&text, out_last))
+            return false;
+    }
+    return *text == '\0' && *out_first >= 1 && *out_first <= *out_last;
+}
+
+/* Steps first to last, and the one before to warm up. */
+static void record_range(td_profiler_options *options, int64_t first, int64_t last)
+{
+    options->warm_up = first > 1;
+    options->skip = first - 1 - options->warm_up;
+    options->wait = 0;
+    options->active = last == INT64_MAX ? INT64_MAX / 4 : last - first + 1;
+    options->repeat = 1;
+}
+
+static td_status *range_of(td_section root, const char *key, int64_t *out_first, int64_t *out_last)
+{
+    const char *text = td_section_string(root, key);
+    if (td_profiling_range(text, out_first, out_last))
+        return NULL;
+    return TD_SECTION_ERROR(root, key, "%s is \"%s\"; it must be a range from 1 on, such as 10-20, 10 or 10-", key,
+                            text);
+}
+
+static td_status *check_within(const td_setup *setup, const char *key, int64_t first)
+{
+    if (!setup->steps || first <= setup->steps)
+        return NULL;
+    return TD_SECTION_ERROR(setup->root, key, "%s begins at step %" PRId64 ", and the training has %" PRId64, key,
+                            first, setup->steps);
+}
+
+static td_status *read_section(const td_setup *setup, td_profiler_options *options)
+{
+    td_section root = setup->root;
+    int64_t first = 0, last = 0;
+    if (td_section_given(root, "profile.steps") && td_section_given(root, "profile.epochs"))
+        return TD_SECTION_ERROR(root, "profile.epochs", "profile.steps and profile.epochs exclude each other");
+    options->skip = td_section_int(root, "profile.skip");
+    options->wait = td_section_int(root, "profile.wait");
+    options->warm_up = td_section_int(root, "profile.warm_up");
+    options->active = td_section_int(root, "profile.active");
+    options->repeat = td_section_int(root, "profile.repeat");
+    options->ring_records = (int32_t)td_section_int(root, "profile.ring_records");
+    options->start = options->start && td_section_bool(root, "profile.start");
+    if (td_section_has(root, "profile.steps")) {
+        TD_TRY(range_of(root, "profile.steps", &first, &last));
+        TD_TRY(check_within(setup, "profile.steps", first));
+        record_range(options, first, last);
+    }
+    if (td_section_has(root, "profile.epochs")) {
+        TD_TRY(range_of(root, "profile.epochs", &first, &last));
+        bool open_end = last > INT64_MAX / (setup->steps_per_epoch + 1) - 1;
+        first = first > INT64_MAX / (setup->steps_per_epoch + 1) ? INT64_MAX : (first - 1) * setup->steps_per_epoch + 1;
+        TD_TRY(check_within(setup, "profile.epochs", first));
+        record_range(options, first, open_end ? INT64_MAX : last * setup->steps_per_epoch);
+    }
+    return NULL;
+}
+
+/* Whether the environment asks for a recording, or forbids it. */
+static td_status *read_environment(td_profiler_options *options)
+{
+    const char *text = getenv(variable);
+    int64_t first = 0, last = 0;
+    if (!text || !*text)
+        return NULL;
+    if (!strcmp(text, "on") || !strcmp(text, "off")) {
+        options->start = !strcmp(text, "on");
+        return NULL;
+    }
+    if (!td_profiling_range(text, &first, &last))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s is \"%s\"; it must be on, off, or steps such as 10-20", variable,
+                        text);
+    options->start = true;
+    record_range(options, first, last);
+    return NULL;
+}
+
+static bool section_given(td_section root)
+{
+    static const char *const keys[] = {"steps", "epochs", "skip", "wait", "warm_up", "active", "repeat"};
+    char key[64];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        (void)snprintf(key, sizeof key, "profile.%s", keys[i]);
+        if (td_section_given(root, key))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the signal ------------------------------------------------------------------------------------------------------------------- */
+
+static void on_signal(int number)
+{
+    (void)number;
+    td_profiler *profiler = atomic_load(&asked);
+    if (profiler)
+        td_profiler_request(profiler);
+}
+
+static void catch_signal(td_profiler *profiler)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    atomic_store(&asked, profiler);
+    (void)sigaction(SIGUSR1, &action, &before);
+}
+
+td_status *td_profiling_open(const td_setup *setup, const char *run, bool wanted, td_profiler **out_profiler)
+{
+    td_profiler_options options = td_profiler_defaults();
+    *out_profiler = NULL;
+    options.start = wanted || section_given(setup->root);
+    TD_TRY(read_section(setup, &options));
+    TD_TRY(read_environment(&options));
+    char *directory = td_format("%s/profile", run);
+    if (!directory)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    options.directory = directory;
+    td_status *status = td_profiler_create(&options, out_profiler);
+    td_free(directory);
+    if (!status)
+        catch_signal(*out_profiler);
+    return status;
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------------------------------------------- */
+
+void td_profiling_finish(td_profiler *profiler, const td_setup *setup)
+{
+    if (!profiler || atomic_exchange(&asked, NULL) != profiler)
+        return; /* none, or done already */
+    (void)sigaction(SIGUSR1, &before, NULL);
+    td_profiler_stop(profiler);
+    if (!td_profiler_trace(profiler) || td_profiler_error(profiler))
+        return;
+    json_t *json = json_pack("{s:s, s:s, s:I}", "version", TANDEM_VERSION, "model", setup->name, "batch",
+                             (json_int_t)setup->batch);
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    td_status *status = text ? td_profiler_note(profiler, text) : NULL;
+    if (status)
+        td_log(TD_LOG_WARNING, "%s", td_status_message(status));
+    td_status_destroy(status);
+    free(text); /* jansson's own allocation */
+    json_decref(json);
+}
+
+void td_profiling_print(const td_profiler *profiler, const char *run, FILE *stream)
+{
+    uint64_t records = 0, dropped = 0;
+    if (!profiler || !td_profiler_trace(profiler))
+        return;
+    if (td_profiler_error(profiler)) {
+        fprintf(stream, "  the profiler turned itself off: %s\n", td_profiler_error(profiler));
+        return;
+    }
+    td_profiler_counts(profiler, &records, &dropped);
+    fprintf(stream, "  recorded %" PRIu64 " events, %" PRIu64 " dropped: tandem profile %s\n", records, dropped, run);
+}

@@ -1,0 +1,120 @@
+/* Lanes: see lanes.h. All within the time of the steps that count. */
+#include "profiler/lanes.h"
+
+#include "base/memory.h"
+
+typedef struct bounds {
+    int64_t begin_ns, end_ns;
+} bounds;
+
+static int64_t shared(int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t begin = a > c ? a : c, end = b < d ? b : d;
+    return end > begin ? end - begin : 0;
+}
+
+typedef struct waiting {
+    td_lane_times *lane;
+} waiting;
+
+static td_status *add_wait(void *context, const td_segment *segment)
+{
+    waiting *w = context;
+    int64_t ns = segment->end_ns - segment->begin_ns;
+    w->lane->waits_ns[segment->cause] += ns;
+    if (segment->cause == TD_CAUSE_SUBGRAPH || segment->cause == TD_CAUSE_COPY)
+        w->lane->by_subgraph_ns[segment->subgraph] += ns;
+    return NULL;
+}
+
+/* Gaps between what a lane ran, each explained by what it ran next. */
+static td_status *explain_idle(const td_step_trace *trace, int64_t index, bounds within)
+{
+    const td_view_lane *lane = &trace->view->lanes[index];
+    td_lane_times *times = &trace->lanes[index];
+    waiting w = {times};
+    int64_t free_ns = within.begin_ns;
+    for (int64_t i = 0; i < lane->n_runs; i++) {
+        const td_view_run *run = lane->runs[i];
+        times->busy_ns += shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns);
+        if (run->begin_ns > free_ns && run->begin_ns <= within.end_ns)
+            TD_TRY(td_path_before(trace->view, run, free_ns, add_wait, &w));
+        free_ns = run->end_ns > free_ns ? run->end_ns : free_ns;
+    }
+    if (free_ns < within.end_ns)
+        times->waits_ns[TD_CAUSE_UNKNOWN] += within.end_ns - free_ns;
+    for (int c = 0; c < TD_CAUSES; c++)
+        times->idle_ns += times->waits_ns[c];
+    return NULL;
+}
+
+/* How long two lanes worked at the same time. Runs of a lane do not overlap. */
+static int64_t overlap(const td_view_lane *a, const td_view_lane *b, bounds within)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0, k = 0; i < a->n_runs && k < b->n_runs;) {
+        const td_view_run *x = a->runs[i], *y = b->runs[k];
+        int64_t begin = x->begin_ns > y->begin_ns ? x->begin_ns : y->begin_ns;
+        int64_t end = x->end_ns < y->end_ns ? x->end_ns : y->end_ns;
+        sum += end > begin ? shared(begin, end, within.begin_ns, within.end_ns) : 0;
+        *(x->end_ns <= y->end_ns ? &i : &k) += 1;
+    }
+    return sum;
+}
+
+/* The first run of a lane that ends after a moment. */
+static int64_t first_after(const td_view_lane *lane, int64_t ns)
+{
+    int64_t low = 0, high = lane->n_runs;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (lane->runs[middle]->end_ns > ns)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* What of a copy passed while some compute lane of its device worked. */
+static int64_t hidden(const td_view *view, const td_view_run *copy)
+{
+    int64_t most = 0;
+    for (int64_t l = 0; l < view->n_lanes; l++) {
+        const td_view_lane *lane = &view->lanes[l];
+        int64_t sum = 0;
+        if (lane->kind != TD_TRACE_COMPUTE || lane->device != view->lanes[copy->lane].device)
+            continue;
+        for (int64_t i = first_after(lane, copy->begin_ns); i < lane->n_runs && lane->runs[i]->begin_ns < copy->end_ns;
+             i++)
+            sum += shared(copy->begin_ns, copy->end_ns, lane->runs[i]->begin_ns, lane->runs[i]->end_ns);
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static void fill_hidden(td_step_trace *trace)
+{
+    const td_view *view = trace->view;
+    for (int32_t s = 0; s < view->plan->n_subgraphs; s++)
+        for (int64_t i = 0; view->plan->subgraphs[s].lane != TD_TRACE_COMPUTE && i < trace->n_steps; i++) {
+            const td_view_run *run = td_view_at(view, trace->steps[i].step, s);
+            trace->subgraphs[s].hidden_ns += run ? hidden(view, run) : 0;
+        }
+}
+
+td_status *td_lane_times_fill(td_step_trace *trace)
+{
+    const td_view *view = trace->view;
+    bounds within = {td_view_begin_ns(view), td_view_end_ns(view)};
+    for (int64_t i = 0; i < view->n_lanes; i++) {
+        TD_TRY(TD_NEW(trace->lanes[i].by_subgraph_ns, view->plan->n_subgraphs + 1));
+        TD_TRY(TD_NEW(trace->lanes[i].overlap_ns, view->n_lanes));
+        TD_TRY(explain_idle(trace, i, within));
+        for (int64_t k = 0; k < view->n_lanes; k++)
+            trace->lanes[i].overlap_ns[k] =
+                k == i ? trace->lanes[i].busy_ns : overlap(&view->lanes[i], &view->lanes[k], within);
+    }
+    fill_hidden(trace);
+    return NULL;
+}

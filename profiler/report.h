@@ -1,0 +1,10 @@
+/* A recording as JSON: every number that the tables show. docs/profiler.md explains every name. */
+#ifndef TANDEM_PROFILER_REPORT_H
+#define TANDEM_PROFILER_REPORT_H
+
+#include "profiler/steps.h"
+
+/* The whole document; json_decref it. */
+td_status *td_report_json(const td_step_trace *trace, json_t **out_json) TD_MUST_USE;
+
+#endif

@@ -1,0 +1,389 @@
+/* Reading a trace file: see trace.h. */
+#include "profiler/trace.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/string.h"
+#include "profiler/plan.h"
+
+typedef struct reading {
+    td_trace *trace;
+    const char *name;
+    trace_clock first, last;
+    int32_t n_clocks;
+} reading;
+
+/* ---- times ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Ticks between two moments, as nanoseconds; wild ones are held within a hundred years. */
+static int64_t to_ns(uint64_t ticks, uint64_t start, double ns_per_tick)
+{
+    const double most = 3e18;
+    double ns = (double)(int64_t)(ticks - start) * ns_per_tick;
+    return (int64_t)(ns > most ? most : ns < -most ? -most : ns);
+}
+
+static double rate_of(const reading *r)
+{
+    double ticks = (double)(int64_t)(r->last.ticks - r->first.ticks);
+    double ns = (double)r->last.monotonic_ns - (double)r->first.monotonic_ns;
+    return ticks > 0 && ns > 0 && ns < 1e18 ? ns / ticks : 1;
+}
+
+/* Until now times are ticks. */
+static void scale_times(reading *r)
+{
+    td_trace *trace = r->trace;
+    double rate = rate_of(r);
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        td_trace_event *e = &trace->events[i];
+        e->begin_ns = to_ns((uint64_t)e->begin_ns, r->first.ticks, rate);
+        e->end_ns = to_ns((uint64_t)e->end_ns, r->first.ticks, rate);
+        e->end_ns = e->end_ns < e->begin_ns ? e->begin_ns : e->end_ns;
+    }
+    for (int64_t i = 0; i < trace->n_windows; i++) {
+        td_trace_window *w = &trace->windows[i];
+        w->begin_ns = to_ns((uint64_t)w->begin_ns, r->first.ticks, rate);
+        w->end_ns = to_ns((uint64_t)w->end_ns, r->first.ticks, rate);
+    }
+    trace->start_unix_ns = r->first.unix_ns;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const td_trace_event *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns)
+        return x->begin_ns < y->begin_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns)
+        return x->end_ns > y->end_ns ? -1 : 1;
+    return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *read_json(const reading *r, const char *what, const void *payload, size_t bytes, json_t **out)
+{
+    json_error_t error;
+    *out = json_loadb(payload, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        return TD_ERROR(TD_DATA_ERROR, "%s: %s is no JSON object", r->name, what);
+    }
+    return NULL;
+}
+
+static td_status *read_info(reading *r, const void *payload, size_t bytes)
+{
+    json_t *json = NULL;
+    TD_TRY(read_json(r, "its information", payload, bytes, &json));
+    int failed = json_object_update(r->trace->info, json);
+    json_decref(json);
+    return failed ? TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace") : NULL;
+}
+
+static td_status *read_plan(reading *r, const void *payload, size_t bytes)
+{
+    td_trace *trace = r->trace;
+    json_t *json = NULL;
+    TD_TRY(td_grow(&trace->plans, &trace->plans_capacity, trace->n_plans, sizeof *trace->plans));
+    TD_TRY(read_json(r, "a plan", payload, bytes, &json));
+    TD_TRY(td_status_prefix(td_trace_plan_parse(json, &trace->plans[trace->n_plans]), "%s", r->name));
+    trace->n_plans++;
+    return NULL;
+}
+
+static td_status *read_clock(reading *r, const void *payload, size_t bytes)
+{
+    if (bytes < sizeof r->last)
+        return TD_ERROR(TD_DATA_ERROR, "%s: a clock reading of %zu bytes", r->name, bytes);
+    memcpy(&r->last, payload, sizeof r->last);
+    if (r->n_clocks++ == 0)
+        r->first = r->last;
+    if (r->last.error_ns > r->trace->clock_error_ns)
+        r->trace->clock_error_ns = r->last.error_ns;
+    return NULL;
+}
+
+static int32_t find_thread(const td_trace *trace, uint32_t number)
+{
+    for (int64_t i = trace->n_threads - 1; i >= 0; i--)
+        if (trace->threads[i].number == number)
+            return (int32_t)i;
+    return -1;
+}
+
+static td_status *read_thread(reading *r, const void *payload, size_t bytes)
+{
+    td_trace *trace = r->trace;
+    trace_thread told;
+    if (bytes < sizeof told)
+        return TD_ERROR(TD_DATA_ERROR, "%s: a thread of %zu bytes", r->name, bytes);
+    if (trace->n_threads >= UINT16_MAX)
+        return TD_ERROR(TD_DATA_ERROR, "%s: more than %d threads", r->name, UINT16_MAX);
+    memcpy(&told, payload, sizeof told);
+    TD_TRY(td_grow(&trace->threads, &trace->threads_capacity, trace->n_threads, sizeof *trace->threads));
+    td_trace_thread *thread = &trace->threads[trace->n_threads++];
+    *thread = (td_trace_thread){.number = told.thread};
+    memcpy(thread->name, told.name, sizeof thread->name - 1);
+    for (char *c = thread->name; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    if (!thread->name[0])
+        (void)snprintf(thread->name, sizeof thread->name, "thread %u", told.thread);
+    return NULL;
+}
+
+static td_status *read_events(reading *r, const unsigned char *payload, size_t bytes)
+{
+    td_trace *trace = r->trace;
+    trace_events head;
+    if (bytes < sizeof head)
+        return TD_ERROR(TD_DATA_ERROR, "%s: events of %zu bytes", r->name, bytes);
+    memcpy(&head, payload, sizeof head);
+    int32_t thread = find_thread(trace, head.thread);
+    if ((bytes - sizeof head) / sizeof(td_record) < head.n || thread < 0)
+        return TD_ERROR(TD_DATA_ERROR, "%s: events of thread %u, %u of them, in %zu bytes", r->name, head.thread,
+                        head.n, bytes);
+    trace->threads[thread].dropped += head.dropped;
+    trace->dropped += head.dropped;
+    while (trace->events_capacity < trace->n_events + head.n) {
+        int64_t room = trace->events_capacity ? trace->events_capacity * 2 : 4096;
+        void *grown = td_realloc(trace->events, (size_t)room, sizeof *trace->events);
+        if (!grown)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld events", (long long)room);
+        trace->events = grown;
+        trace->events_capacity = room;
+    }
+    for (uint32_t i = 0; i < head.n; i++) {
+        td_record record;
+        memcpy(&record, payload + sizeof head + i * sizeof record, sizeof record);
+        trace->events[trace->n_events++] = (td_trace_event){.begin_ns = (int64_t)record.begin,
+                                                            .end_ns = (int64_t)record.end,
+                                                            .id = record.id,
+                                                            .step = record.step,
+                                                            .micro = td_record_micro_of(&record),
+                                                            .kind = (int16_t)td_record_kind_of(&record),
+                                                            .thread = (uint16_t)thread,
+                                                            .amount = td_record_amount_of(&record)};
+    }
+    return NULL;
+}
+
+static td_status *read_window(reading *r, const void *payload, size_t bytes)
+{
+    td_trace *trace = r->trace;
+    trace_window told;
+    if (bytes < sizeof told)
+        return TD_ERROR(TD_DATA_ERROR, "%s: a window of %zu bytes", r->name, bytes);
+    memcpy(&told, payload, sizeof told);
+    TD_TRY(td_grow(&trace->windows, &trace->windows_capacity, trace->n_windows, sizeof *trace->windows));
+    trace->windows[trace->n_windows++] = (td_trace_window){.begin_ns = (int64_t)told.begin,
+                                                           .end_ns = (int64_t)told.end,
+                                                           .first_step = told.first_step,
+                                                           .last_step = told.last_step};
+    return NULL;
+}
+
+static td_status *read_end(reading *r, const void *payload, size_t bytes)
+{
+    trace_end end;
+    if (bytes < sizeof end)
+        return TD_ERROR(TD_DATA_ERROR, "%s: an end of %zu bytes", r->name, bytes);
+    memcpy(&end, payload, sizeof end);
+    r->trace->dropped = end.dropped > r->trace->dropped ? end.dropped : r->trace->dropped;
+    r->trace->cut = false;
+    return NULL;
+}
+
+static td_status *read_chunk(reading *r, uint32_t type, const unsigned char *payload, size_t bytes)
+{
+    switch (type) {
+    case TRACE_INFO:
+        return read_info(r, payload, bytes);
+    case TRACE_PLAN:
+        return read_plan(r, payload, bytes);
+    case TRACE_CLOCK:
+        return read_clock(r, payload, bytes);
+    case TRACE_THREAD:
+        return read_thread(r, payload, bytes);
+    case TRACE_EVENTS:
+        return read_events(r, payload, bytes);
+    case TRACE_WINDOW:
+        return read_window(r, payload, bytes);
+    case TRACE_END:
+        return read_end(r, payload, bytes);
+    default:
+        return NULL; /* of a later program: nothing that is known depends on it */
+    }
+}
+
+/* Whole chunks from `at` on; stops at the first that is not. */
+static td_status *read_chunks(reading *r, const unsigned char *data, size_t bytes)
+{
+    size_t at = sizeof(trace_header);
+    trace_chunk chunk;
+    r->trace->cut = true;
+    while (bytes - at >= sizeof chunk) {
+        memcpy(&chunk, data + at, sizeof chunk);
+        size_t left = bytes - at - sizeof chunk;
+        const unsigned char *payload = data + at + sizeof chunk;
+        if (chunk.bytes > left || td_hash_bytes(payload, (size_t)chunk.bytes, chunk.type) != chunk.checksum)
+            break;
+        TD_TRY(read_chunk(r, chunk.type, payload, (size_t)chunk.bytes));
+        size_t padded = ((size_t)chunk.bytes + 7) & ~(size_t)7;
+        at += sizeof chunk + (padded < left ? padded : left);
+        r->trace->cut_at = (int64_t)at;
+        if (chunk.type == TRACE_END)
+            break;
+    }
+    return NULL;
+}
+
+/* Of a trace that ends within a window: the steps that are there whole. */
+static td_status *guess_window(td_trace *trace)
+{
+    td_trace_window guess = {.begin_ns = INT64_MAX, .end_ns = INT64_MIN, .first_step = INT64_MAX};
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        const td_trace_event *e = &trace->events[i];
+        if (e->kind != TD_RECORD_STEP)
+            continue;
+        guess.first_step = e->step < guess.first_step ? e->step : guess.first_step;
+        guess.last_step = e->step > guess.last_step ? e->step : guess.last_step;
+        guess.begin_ns = e->begin_ns < guess.begin_ns ? e->begin_ns : guess.begin_ns;
+        guess.end_ns = e->end_ns > guess.end_ns ? e->end_ns : guess.end_ns;
+    }
+    if (guess.first_step > guess.last_step || trace->n_windows)
+        return NULL;
+    TD_TRY(td_grow(&trace->windows, &trace->windows_capacity, trace->n_windows, sizeof *trace->windows));
+    trace->windows[trace->n_windows++] = guess;
+    return NULL;
+}
+
+static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
+{
+    trace_header header;
+    r->trace->info = json_object();
+    if (!r->trace->info)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
+    if (bytes < sizeof header || memcmp(data, TRACE_MAGIC, strlen(TRACE_MAGIC)) != 0)
+        return TD_ERROR(TD_DATA_ERROR, "%s: not a trace of tandem", r->name);
+    memcpy(&header, data, sizeof header);
+    if (header.version != TRACE_VERSION || header.record_bytes != sizeof(td_record))
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "%s: a trace of version %u with records of %u bytes; this program reads %d, %zu", r->name,
+                        header.version, header.record_bytes, TRACE_VERSION, sizeof(td_record));
+    TD_TRY(read_chunks(r, data, bytes));
+    scale_times(r);
+    if (r->trace->n_events)
+        qsort(r->trace->events, (size_t)r->trace->n_events, sizeof *r->trace->events, by_begin);
+    return guess_window(r->trace);
+}
+
+td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace)
+{
+    reading r = {.name = name};
+    *out_trace = NULL;
+    TD_TRY(TD_NEW(r.trace, 1));
+    td_status *status = parse(&r, data, bytes);
+    if (status)
+        td_trace_destroy(r.trace);
+    else
+        *out_trace = r.trace;
+    return status;
+}
+
+td_status *td_trace_read(const char *path, td_trace **out_trace)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    *out_trace = NULL;
+    TD_TRY(td_file_read(path, &data, &bytes));
+    td_status *status = td_trace_parse(data, bytes, path, out_trace);
+    td_free(data);
+    return status;
+}
+
+void td_trace_destroy(td_trace *trace)
+{
+    if (!trace)
+        return;
+    for (int64_t i = 0; i < trace->n_plans; i++)
+        td_trace_plan_deinit(&trace->plans[i]);
+    json_decref(trace->info);
+    td_free(trace->plans);
+    td_free(trace->threads);
+    td_free(trace->windows);
+    td_free(trace->events);
+    td_free(trace);
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------------------------- */
+
+const td_trace_plan *td_trace_find(const td_trace *trace, uint32_t id, int32_t *out_node, int32_t *out_subgraph)
+{
+    *out_node = *out_subgraph = -1;
+    for (int64_t i = 0; i < trace->n_plans; i++) {
+        const td_trace_plan *plan = &trace->plans[i];
+        uint32_t offset = id - plan->first_id, nodes = (uint32_t)plan->n_nodes;
+        if (id < plan->first_id || offset >= nodes + (uint32_t)plan->n_subgraphs)
+            continue;
+        if (offset < nodes)
+            *out_node = (int32_t)offset;
+        else
+            *out_subgraph = (int32_t)(offset - nodes);
+        return plan;
+    }
+    return NULL;
+}
+
+/* The last by name among the traces of a folder, whose names have a number; NULL: none. */
+static td_status *newest_in(const char *folder, char **out_file)
+{
+    DIR *entries = opendir(folder);
+    char best[256] = "";
+    *out_file = NULL;
+    if (!entries)
+        return NULL;
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        size_t length = strlen(entry->d_name);
+        bool is_trace = length > 4 && length < sizeof best && !strcmp(entry->d_name + length - 4, ".tdt");
+        if (is_trace && !strstr(entry->d_name, ".rank") && strcmp(entry->d_name, best) > 0)
+            memcpy(best, entry->d_name, length + 1);
+    }
+    (void)closedir(entries);
+    if (!best[0])
+        return NULL;
+    *out_file = td_format("%s/%s", folder, best);
+    return *out_file ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+}
+
+td_status *td_trace_locate(const char *path, char **out_file)
+{
+    struct stat status;
+    *out_file = NULL;
+    if (stat(path, &status) != 0)
+        return TD_ERROR(TD_NOT_FOUND, "%s: there is no such trace or run", path);
+    if (!S_ISDIR(status.st_mode)) {
+        *out_file = td_strdup(path);
+        return *out_file ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    }
+    char *profile = td_format("%s/profile", path);
+    if (!profile)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    td_status *error = newest_in(profile, out_file);
+    td_free(profile);
+    if (!error && !*out_file)
+        error = newest_in(path, out_file);
+    if (!error && !*out_file)
+        error = td_status_help(TD_ERROR(TD_NOT_FOUND, "%s: no trace was recorded there", path),
+                               "record one: tandem train CONFIG --profile, or kill -USR1 a training that runs");
+    return error;
+}

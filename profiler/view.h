@@ -1,0 +1,76 @@
+/* One recorded window of a trace, ordered for questions: which steps, when each subgraph ran in each, on which lane.
+ *
+ *     td_view *view = NULL;
+ *     TD_TRY(td_view_create(trace, -1, &view));                        // the last window
+ *     const td_view_run *run = td_view_at(view, step, subgraph);       // NULL: it was not recorded
+ *
+ * The plan is the one that the window's steps trained. A view borrows its trace and is never changed. */
+#ifndef TANDEM_PROFILER_VIEW_H
+#define TANDEM_PROFILER_VIEW_H
+
+#include "profiler/trace.h"
+
+/* A subgraph in a step. */
+typedef struct td_view_run {
+    int64_t begin_ns, end_ns;
+    int32_t subgraph, lane; /* lane -1: it did not run */
+    int64_t step;
+    int64_t before; /* the index in its lane's runs of what ran there before it; -1: nothing */
+} td_view_run;
+
+/* A thread that runs subgraphs, on one device in one direction. */
+typedef struct td_view_lane {
+    char name[64]; /* "accel", "cpu 2", "to accel", "from accel" */
+    int32_t device;
+    td_trace_lane kind;
+    uint16_t thread;
+    td_view_run **runs; /* by begin */
+    int64_t n_runs, capacity;
+} td_view_lane;
+
+typedef struct td_view_step {
+    int64_t step, samples;
+    int64_t begin_ns; /* admitted */
+    int64_t end_ns;   /* all of it had ended */
+    int64_t
+        from_ns; /* where its interval begins: the end of the step before, or its own beginning if that was not recorded */
+    int64_t data_begin_ns, data_end_ns; /* asking for its batch; equal: not recorded */
+    int64_t admit_begin_ns;
+    bool whole; /* its begin and end were recorded */
+} td_view_step;
+
+typedef struct td_view {
+    const td_trace *trace;
+    const td_trace_plan *plan;
+    td_trace_window window;
+    int64_t first,
+        n_steps; /* steps first .. first + n_steps, of which the window's are analysed; the others are its edges */
+    td_view_step *steps;
+    td_view_run
+        *runs; /* [n_steps][n_subgraphs]; of a subgraph that ran more than once (micro-steps): the span of all */
+    td_view_lane *lanes;
+    int64_t n_lanes, lanes_capacity;
+    int32_t **comes_after; /* of each subgraph: those of the step before that it waits for */
+    int32_t *n_comes_after;
+    bool **after_reads,
+        **comes_after_reads; /* whether it reads what that one made; else there is an order between them only */
+} td_view;
+
+/* `window`: from 0, or -1 for the last. An error where the trace has no such window, or no step of a training in it. */
+td_status *td_view_create(const td_trace *trace, int32_t window, td_view **out_view) TD_MUST_USE;
+void td_view_destroy(td_view *view);
+
+/* NULL outside what was recorded. */
+const td_view_step *td_view_step_of(const td_view *view, int64_t step);
+const td_view_run *td_view_at(const td_view *view, int64_t step, int32_t subgraph);
+/* The steps that are analysed: from window.first_step to window.last_step, those that are whole. */
+bool td_view_counts(const td_view *view, int64_t step);
+int64_t td_view_count(const td_view *view);
+/* The node or subgraph of an event of this plan; -1 where it is none. */
+int32_t td_view_node(const td_view *view, const td_trace_event *event);
+int32_t td_view_subgraph(const td_view *view, const td_trace_event *event);
+/* From where to where the analysed steps go. */
+int64_t td_view_begin_ns(const td_view *view);
+int64_t td_view_end_ns(const td_view *view);
+
+#endif
