@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/ledger_view.h"
 #include "cli/plan_view.h"
+#include "cli/recompute_view.h"
 
 static td_status *print_text(td_status *status, char *text, FILE *out)
 {
@@ -48,27 +49,43 @@ static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
     return print_text(status, text, out);
 }
 
-/* The plan's facts, and the ledger. */
-static td_status *show_json(const td_plan *plan, FILE *out)
+/* The plan's facts, the ledger, and what train.recompute saves (`recompute`: taken; may be NULL). */
+static td_status *show_json(const td_plan *plan, json_t *recompute, FILE *out)
 {
     char *text = NULL;
     json_t *ledger = NULL;
-    TD_TRY(td_plan_json(plan, &text));
-    json_t *json = json_loads(text, 0, NULL);
+    td_status *status = td_plan_json(plan, &text);
+    if (!status)
+        status = td_ledger_json(plan, &ledger);
+    json_t *json = status ? NULL : json_loads(text, 0, NULL);
     td_text_free(text);
-    td_status *status = td_ledger_json(plan, &ledger);
     if (status) {
-        json_decref(json);
+        json_decref(recompute);
         return status;
     }
-    if (json_object_set_new(json, "ledger", ledger) != 0) {
+    bool good = json_object_set_new(json, "ledger", ledger) == 0;
+    if (!good || (recompute && json_object_set(json, "recompute", recompute) != 0)) {
         json_decref(json);
         json = NULL; /* td_json_print says that there was no memory */
     }
+    json_decref(recompute);
     return td_json_print(json, out);
 }
 
-static td_status *show(const td_arguments *arguments, const td_setup *setup, const td_plan *plan)
+static td_status *show_all(const td_arguments *arguments, td_setup *setup, const td_plan *plan)
+{
+    json_t *recompute = NULL;
+    TD_TRY(td_recompute_json(setup, plan, &recompute));
+    if (td_argument_flag(arguments, "--json"))
+        return show_json(plan, recompute, arguments->out);
+    td_status *status = td_plan_view_print(setup, plan, arguments->out);
+    if (!status)
+        td_recompute_print(recompute, arguments->out);
+    json_decref(recompute);
+    return status;
+}
+
+static td_status *show(const td_arguments *arguments, td_setup *setup, const td_plan *plan)
 {
     const char *op = td_argument(arguments, "--explain"), *pass = td_argument(arguments, "--dump");
     const char *dot = td_argument(arguments, "--dot"), *tdg = td_argument(arguments, "--tdg");
@@ -87,9 +104,8 @@ static td_status *show(const td_arguments *arguments, const td_setup *setup, con
     }
     if (pass)
         return dump(plan, pass, arguments->out);
-    if (td_argument_flag(arguments, "--json"))
-        return show_json(plan, arguments->out);
-    return dot || tdg ? NULL : td_plan_view_print(setup, plan, arguments->out);
+    bool json = td_argument_flag(arguments, "--json");
+    return (dot || tdg) && !json ? NULL : show_all(arguments, setup, plan);
 }
 
 static td_status *run(const td_arguments *arguments)

@@ -265,6 +265,8 @@ static td_status *add_training(td_section root, int64_t steps, td_train_options 
     options->precision = !strcmp(td_section_string(root, "train.precision"), "bf16") ? TD_DENSE_BF16 : TD_FP32;
     for (int32_t i = 0; i < td_section_count(root, "train.keep_fp32"); i++)
         td_keep_fp32(options, td_section_string_at(root, "train.keep_fp32", i));
+    for (int32_t i = 0; i < td_section_count(root, "train.recompute"); i++)
+        td_recompute(options, td_section_string_at(root, "train.recompute", i));
     options->stochastic_rounding = !strcmp(td_section_string(root, "train.table_rounding"), "stochastic");
     const char *early = td_section_string(root, "train.early_lookup");
     options->early_lookup = !strcmp(early, "on") ? TD_ON : !strcmp(early, "off") ? TD_OFF : TD_AUTO;

@@ -276,6 +276,7 @@ static td_status *commit(draft *d, int32_t n_outputs)
     d->node.op = d->op;
     d->node.phase = graph->phase;
     d->node.forward = graph->differentiating;
+    d->node.after = -1;
     int64_t values_before = graph->n_values;
     td_status *status = NULL;
     for (int32_t i = 0; i < n_outputs && !status; i++)

@@ -47,7 +47,8 @@ typedef struct td_node {
     td_attr *attrs;            /* owned, strings and ints too; defaults filled in */
     char *target;              /* primitive_target or NULL */
     td_phase phase;
-    int32_t forward; /* of a backward node: the node it differentiates; else -1 */
+    int32_t forward; /* of a backward node: the node it differentiates, or computes again; else -1 */
+    int32_t after;   /* a value that must be there before this node begins, though it does not read it; else -1 */
     td_host_function host_function;
     void *host_context;
 } td_node;
@@ -87,7 +88,7 @@ td_value td_graph_add_source(td_graph *graph, td_class class, td_kind kind, cons
  * order. *out_order has n_nodes entries, td_free it. */
 td_status *td_graph_order(const td_graph *graph, int32_t **out_order) TD_MUST_USE;
 
-/* All edges between nodes: data, state order (whoever reads a state before its writer), and the gate of a plan. Successors of node n are
+/* All edges between nodes: data, state order (whoever reads a state before its writer), td_node.after, and the gate of a plan. Successors of node n are
  * to[first[n] .. first[n + 1]); a pair may occur more than once. */
 typedef struct td_edges {
     int32_t *first, *to, *indegree;

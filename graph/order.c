@@ -3,7 +3,8 @@
  *
  * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
  * it (the update), unless it declares that it reads what that op leaves (TD_PORT_AFTER); two writers of one state have no
- * order, so they are an error. In a plan every update also follows the loss. */
+ * order, so they are an error. In a plan every update also follows the loss, and a node that is to run late follows the value that
+ * it names (td_node.after). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,8 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *
             add_edge(&sink, graph->values[node->inputs[i]].producer, n);
             add_edge(&sink, after ? written : n, after ? n : written);
         }
+        if (node->after >= 0)
+            add_edge(&sink, graph->values[node->after].producer, n);
         if (graph->gated && node->phase == TD_UPDATE)
             add_edge(&sink, graph->values[graph->gate].producer, n);
     }

@@ -16,7 +16,7 @@ static void take_nearer(const char *wanted, const char *name, const char **neare
 }
 
 /* Of the model's ops and parameters, whatever the order in which they were built. */
-static const char *nearest_name(const td_graph *graph, const char *wanted)
+const char *td_plan_nearest_name(const td_graph *graph, const char *wanted)
 {
     const char *nearest = NULL;
     int32_t distance = 0;
@@ -54,7 +54,7 @@ td_status *td_plan_note_idle_rules(td_plan *plan, const td_plan_request *request
         if (matches_something(plan, rules->items[i].match))
             continue;
         char *text = td_format("%s matches no op and no parameter; did you mean \"%s\"?", rules->items[i].cause,
-                               nearest_name(plan->graph, rules->items[i].match));
+                               td_plan_nearest_name(plan->graph, rules->items[i].match));
         if (!text)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a remark about a rule");
         plan->idle_rules[plan->n_idle_rules++] = text;

@@ -8,10 +8,14 @@
 
 static void count_uses(td_rewriter *r)
 {
-    for (int64_t n = 0; n < r->graph->n_nodes; n++)
-        for (int32_t i = 0; i < r->graph->nodes[n].n_inputs; i++)
-            if (r->graph->nodes[n].inputs[i] >= 0)
-                r->uses[r->graph->nodes[n].inputs[i]]++;
+    for (int64_t n = 0; n < r->graph->n_nodes; n++) {
+        const td_node *node = &r->graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                r->uses[node->inputs[i]]++;
+        if (node->after >= 0) /* who waits for a value must find it */
+            r->uses[node->after]++;
+    }
 }
 
 static int32_t resolve(const td_rewriter *r, int32_t value)
@@ -26,6 +30,7 @@ static void resolve_inputs(td_rewriter *r, int32_t node)
     td_node *n = &r->graph->nodes[node];
     for (int32_t i = 0; i < n->n_inputs; i++)
         n->inputs[i] = resolve(r, n->inputs[i]);
+    n->after = resolve(r, n->after);
 }
 
 /* Each change makes the graph smaller or simpler by itself, so this ends; the limit is for a rule that would break that. */

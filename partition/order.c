@@ -2,7 +2,7 @@
  *
  * The rank of a node is the time from its start to the end of the step along the longest path, copies included (upward rank,
  * Topcuoglu et al. 2002). A lane takes its ready cluster of the highest rank; within a cluster nodes run by rank as far as
- * their edges allow, ties by name. The largest rank is the bound of a step. */
+ * their edges allow, ties by name (but see is_prompt). The largest rank is the bound of a step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +52,23 @@ static void find_ranks(td_plan *plan, const td_edges *edges, const int32_t *orde
     }
 }
 
+/* By rank the gradients of parameters come last, when nothing waits for them any more, and would keep what they read until then:
+ * where backward computes again to save memory, they and whatever else reads what was computed again run first. */
+static bool is_prompt(const td_graph *graph, const td_node *node)
+{
+    if (node->phase != TD_BACKWARD)
+        return false;
+    for (int32_t i = 0; i < node->n_outputs; i++)
+        if (graph->values[node->outputs[i]].parameter >= 0)
+            return true;
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        int32_t producer = node->inputs[i] < 0 ? -1 : graph->values[node->inputs[i]].producer;
+        if (producer >= 0 && graph->nodes[producer].after >= 0)
+            return true;
+    }
+    return false;
+}
+
 /* ---- sequence ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct ready_heap {
@@ -63,6 +80,8 @@ typedef struct ready_heap {
 
 static bool runs_before(const ready_heap *h, int32_t a, int32_t b)
 {
+    if (h->nodes[a].prompt != h->nodes[b].prompt)
+        return h->nodes[a].prompt;
     if (h->nodes[a].rank != h->nodes[b].rank)
         return h->nodes[a].rank > h->nodes[b].rank;
     return h->name_rank[a] < h->name_rank[b];
@@ -228,6 +247,8 @@ td_status *td_pass_order(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, TD_NEW(h.items, plan->graph->n_nodes + 1));
     h.name_rank = ranks;
     find_ranks(plan, &edges, order);
+    for (int32_t i = 0; i < plan->graph->n_nodes; i++)
+        plan->nodes[i].prompt = plan->n_recomputed && is_prompt(plan->graph, &plan->graph->nodes[i]);
     TD_TRY_OR(status, done, sequence_nodes(plan, &edges, &h));
     TD_TRY_OR(status, done, finish_clusters(plan));
     TD_TRY_OR(status, done, verify(plan, &edges));

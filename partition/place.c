@@ -328,6 +328,10 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
     const td_option_entry *own = rule_of(request, node->name);
     if (node->forward >= 0 && own && own != rule_of(request, graph->nodes[node->forward].name))
         return by_rule(plan, request, node->name, "", c);
+    if (node->forward >= 0 && node->after >= 0)
+        return choose(c, plan->nodes[node->forward].device, false,
+                      td_format("it computes \"%s\" again, which runs there (train.recompute)",
+                                graph->nodes[node->forward].name));
     if (node->forward >= 0)
         return choose(
             c, plan->nodes[node->forward].device, false,

@@ -59,6 +59,7 @@ typedef struct td_plan_node {
     td_cost cost;
     double seconds; /* estimated */
     double rank;    /* seconds to the end of the step along the longest path, itself included */
+    bool prompt;    /* what it reads is to be free soon: first among those of its cluster */
     size_t scratch_bytes;
 } td_plan_node;
 
@@ -149,6 +150,7 @@ struct td_plan {
     int32_t loss, seed, random;  /* values; -1: none */
     int32_t sample_extent;       /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
+    int32_t n_recomputed;        /* ops that backward computes again */
     bool reports_norm;           /* the last output is the norm of the gradients */
     int32_t *gradients;          /* during building: gradient value of each value, or -1 */
     int64_t n_gradients;
@@ -239,6 +241,8 @@ bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, 
 td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node, const char *into) TD_MUST_USE;
 /* What became of an op that is not in the plan any more, or was another one; NULL: no rule touched that name. */
 const td_plan_rewritten *td_plan_find_rewritten(const td_plan *plan, const char *name);
+/* The op or parameter whose name is nearest to what was wanted. */
+const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
 /* Fills idle_rules. Of a plan for training: an evaluation has fewer ops. */
 td_status *td_plan_note_idle_rules(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
 /* Drops what neither loss, outputs, updates nor (in training) host functions need, and nodes with gone[n]. */

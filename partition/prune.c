@@ -45,6 +45,7 @@ static td_status *compact_nodes(td_graph *graph, const bool *keep, const int32_t
             node->inputs[k] = node->inputs[k] < 0 ? -1 : map[node->inputs[k]];
         for (int32_t k = 0; k < node->n_outputs; k++)
             node->outputs[k] = map[node->outputs[k]];
+        node->after = node->after < 0 ? -1 : map[node->after]; /* what is gone cannot be waited for */
         graph->nodes[n] = *node;
         TD_TRY(td_name_map_put(&graph->node_names, graph->nodes[n].name, (int32_t)n));
         n++;

@@ -68,7 +68,8 @@ td_plan_summary td_plan_summarize(const td_plan *plan)
                                .cut_edges = count_cut_edges(plan),
                                .plan_ms = plan->plan_s * 1e3,
                                .step_bound_s = step_bound(plan),
-                               .early_lookup = plan->early_lookup};
+                               .early_lookup = plan->early_lookup,
+                               .recomputed_ops = plan->n_recomputed};
     td_plan_copy_bytes(plan, NULL, &summary.to_device_bytes_per_step, &summary.to_host_bytes_per_step);
     return summary;
 }

@@ -28,6 +28,7 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->placements);
     list_deinit(&options->groups);
     list_deinit(&options->keep_fp32);
+    list_deinit(&options->recompute);
     td_free(options->default_device);
     td_free((void *)(uintptr_t)options->tables.match);
     td_free((void *)(uintptr_t)options->tables.path);
@@ -154,6 +155,13 @@ void td_tables(td_train_options *options, td_table_options tables)
 void td_keep_fp32(td_train_options *options, const char *match)
 {
     td_status *status = append(&options->keep_fp32, match, NULL, NULL, NULL);
+    if (status)
+        fail(options, status);
+}
+
+void td_recompute(td_train_options *options, const char *match)
+{
+    td_status *status = append(&options->recompute, match, NULL, NULL, NULL);
     if (status)
         fail(options, status);
 }

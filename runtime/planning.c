@@ -63,6 +63,8 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
     td_string_format(&text, "precision %d\n", (int)options->precision);
     for (int64_t i = 0; i < options->keep_fp32.n; i++)
         td_string_format(&text, "keep %s\n", options->keep_fp32.items[i].match);
+    for (int64_t i = 0; i < options->recompute.n; i++)
+        td_string_format(&text, "recompute %s\n", options->recompute.items[i].match);
     for (int64_t i = 0; i < options->placements.n; i++)
         td_string_format(&text, "place %s %s %s\n", options->placements.items[i].match,
                          options->placements.items[i].value, options->placements.items[i].cause);

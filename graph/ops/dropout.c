@@ -18,7 +18,12 @@ enum { SEED, UPDATE, FIRST_SAMPLE, N_RANDOM };
         .help = "how many steps of the first axis are one sample"                                                      \
     }
 
-static const td_attr_spec dropout_attrs[] = {DROPOUT_ATTRS, {0}};
+static const td_attr_spec dropout_attrs[] = {
+    DROPOUT_ATTRS,
+    {.name = "forward",
+     .type = TD_ATTR_STRING,
+     .help = "name that the mask follows from, where it is not the node's own"},
+    {0}};
 static const td_attr_spec gradient_attrs[] = {
     DROPOUT_ATTRS,
     {.name = "forward", .type = TD_ATTR_STRING, .required = true, .help = "name of the dropout node"},
@@ -78,7 +83,7 @@ static td_status *dropout_gradient(td_differentiate *d)
     const td_value inputs[2] = {d->output_gradients[0], d->n_inputs > 1 ? d->inputs[1] : TD_NO_VALUE};
     const td_attr attrs[3] = {TD_FLOAT("rate", td_attr_float(d->attrs, d->n_attrs, "rate", 0)),
                               TD_INT("rows_per_sample", td_attr_int(d->attrs, d->n_attrs, "rows_per_sample", 1)),
-                              TD_STRING("forward", d->name)};
+                              TD_STRING("forward", td_attr_string(d->attrs, d->n_attrs, "forward", d->name))};
     d->input_gradients[0] = td_graph_add1(d->graph, "dropout_gradient", NULL, inputs, 2, attrs, 3);
     return NULL;
 }

@@ -99,7 +99,7 @@ typedef struct td_train_options {
     /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
      * parameters and optimizers stay f32, and so does everything else. */
     td_precision precision;
-    td_option_list devices, placements, groups, keep_fp32;
+    td_option_list devices, placements, groups, keep_fp32, recompute;
     char *default_device;
     td_machine *machine;
     td_status *error;
@@ -124,6 +124,10 @@ void td_group(td_train_options *options, const char *match, td_optimizer optimiz
 void td_tables(td_train_options *options, td_table_options tables);
 /* Layers whose name matches stay f32 whatever the precision. */
 void td_keep_fp32(td_train_options *options, const char *match);
+/* Ops whose name matches are computed again in backward instead of keeping their results until then: the same bits, fewer bytes.
+ * They are taken segment by segment, a segment being what agrees in the name up to where the pattern's first * ends: "h.*" makes
+ * "h.0", "h.1" and so on. What one segment reads of another is kept. A pattern that matches nothing is refused (TD_INVALID_ARGUMENT). */
+void td_recompute(td_train_options *options, const char *match);
 
 /* A plan for training: forward, backward of `loss` (one f32 number), updates. Every trainable parameter needs a group. */
 td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan) TD_MUST_USE;
@@ -142,6 +146,7 @@ typedef struct td_plan_summary {
     double plan_ms;                                           /* planning time */
     double step_bound_s; /* critical path or busiest lane, by the devices' estimates */
     bool early_lookup;
+    int32_t recomputed_ops; /* that backward computes again: td_recompute */
 } td_plan_summary;
 td_plan_summary td_plan_summarize(const td_plan *plan);
 

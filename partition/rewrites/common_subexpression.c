@@ -1,6 +1,6 @@
 /* Rule: two ops of one kind with the same inputs, attributes and place compute the same bits, so the second is the first. The
  * first is the one that comes first in the topological order of names. Ops that act are never merged, nor those whose result
- * depends on their name (dropout's mask). */
+ * depends on their name (dropout's mask), nor one that is to be computed again with the one before (recompute.c). */
 #include <string.h>
 
 #include "base/hash.h"
@@ -69,8 +69,8 @@ static uint64_t hash_node(const td_node *node)
 static bool same_node(const td_rewriter *r, int32_t a, int32_t b)
 {
     const td_node *x = &r->graph->nodes[a], *y = &r->graph->nodes[b];
-    if (x->op != y->op || x->n_inputs != y->n_inputs || x->n_attrs != y->n_attrs || x->n_outputs != y->n_outputs ||
-        memcmp(x->inputs, y->inputs, (size_t)x->n_inputs * sizeof *x->inputs) != 0)
+    if (x->op != y->op || x->after != y->after || x->n_inputs != y->n_inputs || x->n_attrs != y->n_attrs ||
+        x->n_outputs != y->n_outputs || memcmp(x->inputs, y->inputs, (size_t)x->n_inputs * sizeof *x->inputs) != 0)
         return false;
     for (int32_t i = 0; i < x->n_attrs; i++)
         if (!same_attr(&x->attrs[i], &y->attrs[i]))

@@ -50,6 +50,9 @@ static td_status *groups_init(const td_plan *plan, groups *g)
         if (value >= 0)
             g->readers[value] = NO_GROUP;
     }
+    for (int64_t n = 0; n < graph->n_nodes; n++) /* others wait for these */
+        if (graph->nodes[n].after >= 0)
+            g->readers[graph->nodes[n].after] = NO_GROUP;
     return NULL;
 }
 
@@ -81,7 +84,8 @@ static bool waits_for_a_copy(const td_plan *plan, int32_t node)
 static void join(const td_plan *plan, groups *g, int32_t node)
 {
     const td_node *n = &plan->graph->nodes[node];
-    int32_t instructions = td_fuse_instructions(plan->graph, n), root = NO_GROUP;
+    int32_t root = NO_GROUP;
+    int32_t instructions = n->after < 0 ? td_fuse_instructions(plan->graph, n) : 0; /* it has its own time to begin */
     bool fits = instructions > 0 && !waits_for_a_copy(plan, node) && instructions <= TD_FUSED_MOST_INSTRUCTIONS &&
                 n->n_inputs <= TD_FUSED_MOST_INPUTS;
     if (fits) {

@@ -83,6 +83,39 @@ static void test_gpt_goes_on_from_a_text(void **state)
         2);
 }
 
+/* "activation_bytes" of the accelerator, and that without recomputing. */
+static void activation_bytes(double *out_now, double *out_without)
+{
+    json_t *plan = json_loads(out, 0, NULL);
+    const json_t *device = json_array_get(json_object_get(json_object_get(plan, "recompute"), "devices"), 1);
+    *out_now = json_number_value(json_object_get(device, "activation_bytes"));
+    *out_without = json_number_value(json_object_get(device, "activation_bytes_without"));
+    json_decref(plan);
+}
+
+static void test_gpt_computes_its_blocks_again_with_the_same_result(void **state)
+{
+    (void)state;
+    double now, without;
+    SUCCEED("train", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--set", "train.steps=4", "--set", "data.test_windows=5",
+            "--run", "kept");
+    SUCCEED("train", SAMPLES "/gpt/gpt.yaml", SMALL_GPT, "--set", "train.steps=4", "--set", "data.test_windows=5",
+            "--run", "again", "--set", "train.recompute=[\"h.*\"]");
+    json_t *kept = json_load_file("kept/summary.json", 0, NULL), *again = json_load_file("again/summary.json", 0, NULL);
+    assert_true(json_equal(json_object_get(kept, "loss"), json_object_get(again, "loss")));
+    assert_true(
+        json_equal(json_object_get(kept, "parameters_checksum"), json_object_get(again, "parameters_checksum")));
+    json_decref(kept);
+    json_decref(again);
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "train.recompute=[\"h.*\"]", "--json");
+    activation_bytes(&now, &without);
+    assert_true(now > 0 && now < 0.6 * without);
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "train.recompute=[\"h.*\"]");
+    assert_non_null(strstr(out, "recompute h.*: backward runs 34 ops again, same bits"));
+    assert_int_equal(RUN("plan", SAMPLES "/gpt/gpt.yaml", "--set", "train.recompute=[\"b.*\"]"), 2);
+    assert_non_null(strstr(errors, "train.recompute: \"b.*\" matches no op; did you mean"));
+}
+
 static double metric(const char *run, const char *name)
 {
     char path[300];
@@ -129,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt_goes_on_from_a_text),
+        cmocka_unit_test(test_gpt_computes_its_blocks_again_with_the_same_result),
         cmocka_unit_test(test_images_are_told_apart_better_than_by_chance),
         cmocka_unit_test(test_settings_that_do_not_fit_are_refused),
     };

@@ -88,6 +88,8 @@ static void draw_placing(td_train_options *options, const random_machine *machin
     options->offload_embedding = random_chance(&r, 30);
     options->no_pipeline = random_chance(&r, 25);
     options->early_lookup = (td_switch)random_below(&r, 3);
+    if (random_chance(&r, 30))
+        td_recompute(options, "*");
 }
 
 td_train_options random_options(const random_machine *machine, uint64_t model_seed, bool placing, uint64_t placing_seed)
