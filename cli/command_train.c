@@ -249,8 +249,10 @@ static td_status *prepare(job *j)
     if (j->resumed)
         TD_TRY(load_newest(j));
     TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
-    if (!ended_before(j))
+    if (!ended_before(j)) {
         TD_TRY(begin_files(j));
+        td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
+    }
     set_progress(j);
     return NULL;
 }
@@ -308,9 +310,25 @@ static td_status *repeat_report(const job *j)
     return td_json_print(json, j->arguments->out); /* takes it */
 }
 
+/* Metrics of the test part as scalars of the last step. */
+static void collect_metrics(job *j)
+{
+    json_t *metrics = td_evaluation_json(&j->evaluation), *value;
+    const char *name;
+    json_object_foreach(metrics, name, value)
+    {
+        char tag[80];
+        snprintf(tag, sizeof tag, "test/%s", name);
+        if (json_is_number(value))
+            td_collector_scalar(&j->training.collector, j->training.steps, tag, json_number_value(value));
+    }
+    json_decref(metrics);
+}
+
 static td_status *report(job *j)
 {
     TD_TRY(td_evaluate(&j->setup, j->training.store, TD_PART_TEST, &j->evaluation));
+    collect_metrics(j);
     measure_single(j);
     td_summary summary = {.training = &j->training,
                           .evaluation = &j->evaluation,

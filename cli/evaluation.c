@@ -62,7 +62,8 @@ static td_status *add_batch(watcher *w, const td_step_report *report)
 static bool on_step(void *context, const td_step_report *report)
 {
     watcher *w = context;
-    w->error = add_batch(w, report);
+    if (!w->error) /* steps in flight are reported after the one that failed */
+        w->error = add_batch(w, report);
     return !w->error;
 }
 

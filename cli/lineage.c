@@ -50,6 +50,7 @@ static json_t *device_list(const td_plan *plan)
 td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed, json_t **out_json)
 {
     char *text = NULL, *plan_text = NULL, time_text[32];
+    json_t *settings = NULL, *model = NULL;
     time_t now = time(NULL);
     struct tm utc;
     gmtime_r(&now, &utc);
@@ -57,15 +58,22 @@ td_status *td_lineage_json(const td_config *config, const td_training *training,
     td_status *status = resolved_text(config, &text);
     if (!status)
         status = td_plan_json(training->plan, &plan_text);
+    if (!status)
+        status = td_settings_json(td_config_root(config), &settings);
+    if (!status)
+        status = td_model_json(training->setup, training->store, &model);
     if (!status) {
-        *out_json = json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "configuration_file",
-                              td_config_origin(config), "configuration", text, "seed",
-                              (json_int_t)td_section_int(td_config_root(config), "train.seed"), "version",
-                              TANDEM_VERSION, "started", time_text, "resumed", (int)resumed, "first_step",
-                              (json_int_t)td_store_steps(training->store) + 1, "host", host_json(), "devices",
-                              device_list(training->plan), "plan", json_loads(plan_text, 0, NULL));
+        *out_json = json_pack(
+            "{s:s, s:s, s:I, s:s, s:s, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "configuration_file",
+            td_config_origin(config), "configuration", text, "seed",
+            (json_int_t)td_section_int(td_config_root(config), "train.seed"), "version", TANDEM_VERSION, "started",
+            time_text, "resumed", (int)resumed, "first_step", (json_int_t)td_store_steps(training->store) + 1, "host",
+            host_json(), "devices", device_list(training->plan), "settings", json_incref(settings), "model",
+            json_incref(model), "data", td_data_json(training->setup), "plan", json_loads(plan_text, 0, NULL));
         status = *out_json ? NULL : no_memory();
     }
+    json_decref(settings);
+    json_decref(model);
     td_text_free(plan_text);
     free(text); /* the C library's own allocation */
     return status;

@@ -22,6 +22,11 @@ typedef struct td_summary {
 td_status *td_summary_json(const td_summary *summary, json_t **out_json) TD_MUST_USE;
 /* "done in ..." and what follows. */
 td_status *td_summary_print(const td_summary *summary, FILE *stream) TD_MUST_USE;
+/* Parts of run.json: every setting by its full key ("optimizer[0].lr"); format, rows, fields and stages of the data (null: none);
+ * name and parameters of the model. */
+td_status *td_settings_json(td_section root, json_t **out_json) TD_MUST_USE;
+json_t *td_data_json(const td_setup *setup);
+td_status *td_model_json(const td_setup *setup, const td_store *store, json_t **out_json) TD_MUST_USE;
 /* The document of run.json: what must be known to repeat the run. */
 td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed,
                            json_t **out_json) TD_MUST_USE;

@@ -111,12 +111,14 @@ static bool on_step(void *context, const td_step_report *report)
     training->loss = report->skipped ? training->loss : report->loss;
     training->wait_data_s += report->wait_data_s;
     advance(training, report->batch);
-    training->step_error =
-        td_statistics_add(&training->statistics, report->batch->index, report->samples, report->seconds);
+    if (!training->step_error) /* steps in flight are reported after the one that failed */
+        training->step_error =
+            td_statistics_add(&training->statistics, report->batch->index, report->samples, report->seconds);
     if (training->watch && report->n_outputs > 0 && report->step % training->progress.every == 0) {
         td_progress_end(&training->progress);
         print_watched(training, report);
     }
+    td_collector_step(&training->collector, report);
     td_progress_step(&training->progress, report->batch->epoch, report->batch->index, report->samples, training->loss,
                      td_clock_ns());
     return !training->step_error && !caught;
@@ -171,10 +173,13 @@ static td_status *run_all(td_training *training, td_loader *loader)
     bool saved = false;
     for (int64_t step = td_store_steps(training->store); step < end && !training->stopped;) {
         int64_t stretch = every && every - step % every < end - step ? every - step % every : end - step;
+        int64_t stop = td_collector_next_stop(&training->collector, step);
+        stretch = stop - step < stretch ? stop - step : stretch;
         td_status *status = run_stretch(training, loader, stretch);
         if (status)
             return rescue(training, status);
         int64_t now = td_store_steps(training->store);
+        td_collector_store(&training->collector, training->store);
         saved = every && now % every == 0 && now > step;
         if (saved)
             TD_TRY(save(training));
@@ -219,6 +224,7 @@ td_status *td_training_run(td_training *training)
 
 void td_training_deinit(td_training *training)
 {
+    td_collector_close(&training->collector);
     td_session_destroy(training->session);
     td_store_release(training->store);
     td_plan_release(training->plan);

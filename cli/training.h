@@ -2,6 +2,7 @@
 #ifndef TANDEM_CLI_TRAINING_H
 #define TANDEM_CLI_TRAINING_H
 
+#include "cli/collector.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 #include "cli/statistics.h"
@@ -15,6 +16,7 @@ typedef struct td_training {
     const char *checkpoints; /* folder; NULL: none are written */
     const char *watch;       /* the name of the plan's one output, printed every train.log_every steps; NULL: none */
     td_progress progress;
+    td_collector collector; /* opened by the caller, or zeros */
     /* results */
     td_step_statistics statistics;
     td_data_position position; /* of the next batch; set before a resumed run */

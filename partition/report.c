@@ -143,15 +143,32 @@ static json_t *device_json(const td_plan *plan, int32_t index, named_bytes *room
                      d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index, room));
 }
 
+/* Where a node's inputs come from: the op that makes each, before any copy of it, or the name of what no op makes. */
+static json_t *inputs_json(const td_plan *plan, const td_node *node)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        int32_t value = node->inputs[i], producer = value < 0 ? -1 : plan->graph->values[value].producer;
+        while (producer >= 0 && plan->nodes[producer].lane != TD_QUEUE_COMPUTE) {
+            value = plan->graph->nodes[producer].inputs[0];
+            producer = plan->graph->values[value].producer;
+        }
+        if (value >= 0)
+            json_array_append_new(
+                list, json_string(producer >= 0 ? plan->graph->nodes[producer].name : plan->graph->values[value].name));
+    }
+    return list;
+}
+
 static json_t *node_json(const td_plan *plan, int32_t id)
 {
     const td_node *node = &plan->graph->nodes[id];
     const td_plan_node *p = &plan->nodes[id];
     double bytes = p->cost.bytes_read + p->cost.bytes_written;
-    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:b}", "name", node->name, "op", node->op->name,
-                     "device", plan->sites[p->device].name, "cause", p->cause, "flops", p->cost.flops, "bytes", bytes,
-                     "flops_per_byte", bytes > 0 ? p->cost.flops / bytes : 0.0, "ms", p->seconds * 1e3, "moved",
-                     (int)p->moved);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:b}", "name", node->name, "op", node->op->name,
+                     "device", plan->sites[p->device].name, "cause", p->cause, "inputs", inputs_json(plan, node),
+                     "flops", p->cost.flops, "bytes", bytes, "flops_per_byte", bytes > 0 ? p->cost.flops / bytes : 0.0,
+                     "ms", p->seconds * 1e3, "moved", (int)p->moved);
 }
 
 static json_t *cluster_json(const td_plan *plan, int32_t index)
