@@ -273,7 +273,11 @@ static td_status *explain_failure(const job *j, td_status *status)
 {
     if (td_status_code(status) == TD_CANCELLED)
         return status; /* it has said how to go on */
-    if (td_status_code(status) == TD_NOT_FINITE)
+    if (td_status_code(status) == TD_NOT_FINITE && j->setup.options.precision == TD_MIXED_FP16)
+        status =
+            td_status_help(status, "try: train.precision: bf16, which has the range of f32, a smaller optimizer[].lr, "
+                                   "or train.keep_fp32 for the ops whose numbers are large");
+    else if (td_status_code(status) == TD_NOT_FINITE)
         status = td_status_help(status, "try: a smaller optimizer[].lr, data.transform for inputs of great size, or "
                                         "train.on_nan: skip");
     if (!j->training.last_checkpoint)

@@ -257,12 +257,27 @@ static td_status *add_groups(td_section root, int64_t steps, td_train_options *o
 
 /* ---- together -------------------------------------------------------------------------------------------------------------- */
 
+static void add_precision(td_section root, td_train_options *options)
+{
+    const char *precision = td_section_string(root, "train.precision");
+    options->precision = !strcmp(precision, "bf16")   ? TD_MIXED_BF16
+                         : !strcmp(precision, "fp16") ? TD_MIXED_FP16
+                                                      : TD_FP32;
+    if (options->precision != TD_MIXED_FP16)
+        return;
+    options->loss_scale =
+        (td_loss_scale_options){.initial = td_section_float(root, "train.loss_scale.initial"),
+                                .growth_interval = td_section_int(root, "train.loss_scale.growth_interval"),
+                                .hysteresis = td_section_int(root, "train.loss_scale.hysteresis"),
+                                .minimum = td_section_float(root, "train.loss_scale.minimum")};
+}
+
 static td_status *add_training(td_section root, int64_t steps, td_train_options *options)
 {
     options->seed = (uint64_t)td_section_int(root, "train.seed");
     options->clip_norm = td_section_float(root, "train.clip_norm");
     options->no_pipeline = !td_section_bool(root, "train.pipeline");
-    options->precision = !strcmp(td_section_string(root, "train.precision"), "bf16") ? TD_DENSE_BF16 : TD_FP32;
+    add_precision(root, options);
     for (int32_t i = 0; i < td_section_count(root, "train.keep_fp32"); i++)
         td_keep_fp32(options, td_section_string_at(root, "train.keep_fp32", i));
     for (int32_t i = 0; i < td_section_count(root, "train.recompute"); i++)

@@ -81,6 +81,17 @@ static json_t *loss_json(const td_training *training)
     return isfinite(training->loss) ? json_real((double)training->loss) : json_null();
 }
 
+/* null where there is none. */
+static json_t *loss_scale_json(const td_training *training)
+{
+    double scale = td_store_loss_scale(training->store);
+    if (scale == 0)
+        return json_null();
+    return json_pack("{s:f, s:I, s:s?, s:I}", "scale", scale, "overflows",
+                     (json_int_t)td_store_overflows(training->store), "last_overflow", training->overflowed,
+                     "last_overflow_step", (json_int_t)training->overflowed_step);
+}
+
 td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 {
     td_training *training = summary->training;
@@ -96,11 +107,11 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
     if (!isnan(summary->generator_auc))
         json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
     *out_json = json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:o, s:s, s:I, s:s}",
+        "{s:I, s:I, s:o, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:o, s:s, s:I, s:s}",
         "steps", (json_int_t)training->steps, "skipped_steps",
-        (json_int_t)(training->steps - td_store_updates(training->store)), "samples",
-        (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms", "median",
-        td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
+        (json_int_t)(training->steps - td_store_updates(training->store)), "loss_scale", loss_scale_json(training),
+        "samples", (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms",
+        "median", td_statistics_quantile(&training->statistics, 0.5) * 1e3, "p90",
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
         copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
@@ -111,6 +122,22 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+
+static void print_skipped(const td_training *training, FILE *stream)
+{
+    int64_t overflows = td_store_overflows(training->store),
+            others = training->steps - td_store_updates(training->store) - overflows;
+    if (others)
+        fprintf(stream, "  %lld step%s skipped: loss or gradients were no finite numbers (train.on_nan)\n",
+                (long long)others, others == 1 ? " was" : "s were");
+    if (overflows)
+        fprintf(stream, "  %lld step%s skipped: gradients overflowed", (long long)overflows,
+                overflows == 1 ? " was" : "s were");
+    if (overflows && training->overflowed)
+        fprintf(stream, ", last at step %lld, that of %s", (long long)training->overflowed_step, training->overflowed);
+    if (overflows)
+        fprintf(stream, "; the loss scale is %g now\n", td_store_loss_scale(training->store));
+}
 
 static void print_result(const td_summary *summary, FILE *stream)
 {
@@ -131,10 +158,7 @@ static void print_result(const td_summary *summary, FILE *stream)
     else if (td_evaluation_value(summary->evaluation, "val_loss", &value))
         fprintf(stream, ", test loss %.4f", value);
     fputc('\n', stream);
-    int64_t skipped = summary->training->steps - td_store_updates(summary->training->store);
-    if (skipped)
-        fprintf(stream, "  %lld step%s skipped: the loss was no finite number (train.on_nan)\n", (long long)skipped,
-                skipped == 1 ? " was" : "s were");
+    print_skipped(summary->training, stream);
 }
 
 static bool has_accelerator(const td_training *training)

@@ -109,6 +109,10 @@ static bool on_step(void *context, const td_step_report *report)
     td_training *training = context;
     training->samples += report->samples;
     training->loss = report->skipped ? training->loss : report->loss;
+    if (report->overflowed) {
+        training->overflowed = report->overflowed;
+        training->overflowed_step = report->step;
+    }
     training->wait_data_s += report->wait_data_s;
     advance(training, report->batch);
     if (!training->step_error) /* steps in flight are reported after the one that failed */

@@ -21,6 +21,8 @@ typedef struct td_training {
     td_step_statistics statistics;
     td_data_position position; /* of the next batch; set before a resumed run */
     int64_t samples;           /* of this run */
+    const char *overflowed;    /* the parameter of the last step that the loss scale left out; NULL: none in this run */
+    int64_t overflowed_step;
     double seconds, wait_data_s;
     int64_t saved_steps;          /* of the store's life, in the newest checkpoint */
     float loss;                   /* of the last update, resumed parts too; NaN: none */

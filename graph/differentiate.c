@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "graph/op.h"
+#include "tandem/ops.h"
 
 typedef struct contribution {
     int32_t value;    /* of which value this is a gradient */
@@ -77,6 +78,17 @@ static int compare_consumers(const void *a, const void *b, void *context)
     return order ? order : (x->input > y->input) - (x->input < y->input);
 }
 
+/* Gradients of a 16-bit value, of which some are f32: all in f32. Their sum is rounded once, by whoever asked for it. */
+static void widen_terms(td_value *terms, int32_t n, bool always)
+{
+    bool differ = always;
+    for (int32_t i = 1; i < n; i++)
+        differ = differ || td_value_dtype(terms[i]) != td_value_dtype(terms[0]);
+    for (int32_t i = 0; differ && i < n; i++)
+        if (td_value_dtype(terms[i]) != TD_F32)
+            terms[i] = td_cast(terms[i], TD_F32);
+}
+
 /* Dense ones first in one sum, then row-sparse ones are folded, then both are put together. `terms` in consumer order. */
 static td_value sum_terms(tape *t, const char *name, const td_value *terms, int32_t n, td_value *dense)
 {
@@ -94,14 +106,23 @@ static td_value sum_terms(tape *t, const char *name, const td_value *terms, int3
             sparse = td_graph_add1(graph, "row_sparse_add", NULL, pair, 2, NULL, 0);
         }
     }
-    td_value sum = n_dense > 1 ? td_graph_add1(graph, "add_n", name, dense, n_dense, NULL, 0) : dense[0];
     if (!n_dense)
         return sparse;
+    widen_terms(dense, n_dense, sparse.id >= 0);
+    td_value sum = n_dense > 1 ? td_graph_add1(graph, "add_n", name, dense, n_dense, NULL, 0) : dense[0];
     if (sparse.id < 0)
         return sum;
     pair[0] = sum;
     pair[1] = sparse;
     return td_graph_add1(graph, "row_sparse_add_dense", NULL, pair, 2, NULL, 0);
+}
+
+/* A dense gradient in f32 of a 16-bit value becomes its dtype. */
+static td_value rounded_to(td_value gradient, td_dtype dtype)
+{
+    const td_dtype found = td_value_dtype(gradient);
+    const bool narrows = found == TD_F32 && (dtype == TD_BF16 || dtype == TD_F16);
+    return narrows && td_value_kind(gradient) == TD_DENSE ? td_cast(gradient, dtype) : gradient;
 }
 
 /* The gradient of a value from its contributions: *out is its id, -1 when nothing flows into it. */
@@ -127,7 +148,7 @@ static td_status *resolve(tape *t, int32_t value, int32_t *out)
     if (!name)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a gradient's name");
     else
-        *out = sum_terms(t, name, terms, n, terms + n).id;
+        *out = rounded_to(sum_terms(t, name, terms, n, terms + n), td_value_dtype((td_value){t->graph, value})).id;
     td_free(name);
 done:
     td_free(items);

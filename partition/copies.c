@@ -3,8 +3,8 @@
  * Between two accelerators a value goes through the host: two copies. Devices whose memory is the host's need none. Copies of
  * inputs and of what may run early are double-buffered later (memory.c). Nothing else ever moves bytes.
  *
- * From here on every update waits for the loss to be on the host: a step whose loss is no finite number leaves parameters and
- * state as they were (runtime/nonfinite.c). */
+ * From here on every update waits for the loss to be on the host, or for what says that loss and gradients are finite, where there
+ * is such a thing (overflow.c): a step that is not leaves parameters and state as they were (runtime/nonfinite.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -168,7 +168,7 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
     if (!status && plan->loss >= 0)
         status = bring_output(plan, &t, &plan->loss);
     plan->graph->gated = !status && plan->training;
-    plan->graph->gate = plan->loss;
+    plan->graph->gate = plan->reports_overflow ? plan->outputs[plan->n_outputs - 1] : plan->loss;
     td_free(order);
     td_free(t.copied);
     return status ? status : verify(plan);

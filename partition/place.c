@@ -2,7 +2,8 @@
  *
  * Precedence: the op's own primitive_target > name rule > what offload.* implies > colocation (a lookup goes where its table
  * is ruled to live; a parameter goes where it is read; state and update follow their parameter; a backward op follows the op
- * it differentiates) > capability > the default device. An unmarked op that the default device cannot run moves to the host
+ * it differentiates; a cast to 16 bit is made where its input is, one to f32 where it is read, so that 16 bit cross between
+ * devices) > capability > the default device. An unmarked op that the default device cannot run moves to the host
  * and is listed; a marked one is an error. Nothing here depends on the order in which nodes were made. */
 #include <string.h>
 
@@ -192,14 +193,93 @@ static td_status *place_view(td_plan *plan, const td_plan_request *request, int3
     return status;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
+/* ---- casts of mixed precision ------------------------------------------------------------------------------------------------------ */
 
-/* Among the readers of a parameter, a lookup decides before others, then the smallest name: never the creation order. */
+static bool is_narrow(td_dtype dtype)
+{
+    return dtype == TD_BF16 || dtype == TD_F16;
+}
+
+/* A cast between f32 and 16 bit that nobody has given a place by its own name or target. */
+static bool is_free_cast(const td_plan_request *request, const td_graph *graph, const td_node *node)
+{
+    if (strcmp(node->op->name, "cast") != 0 || node->phase != TD_FORWARD || node->target)
+        return false;
+    const td_option_entry *rule = rule_of(request, node->name);
+    const td_dtype from = graph->values[node->inputs[0]].dtype, to = graph->values[node->outputs[0]].dtype;
+    return ((from == TD_F32 && is_narrow(to)) || (to == TD_F32 && is_narrow(from))) &&
+           !(rule && !strpbrk(rule->match, "*?"));
+}
+
+/* Among the readers of a value, a lookup decides before others, then the smallest name: never the creation order. */
 static bool decides_before(const td_node *a, const td_node *b)
 {
     bool lookup_a = td_op_is_lookup(a->op), lookup_b = td_op_is_lookup(b->op);
     return lookup_a != lookup_b ? lookup_a : strcmp(a->name, b->name) < 0;
 }
+
+static void offer_reader(const td_graph *graph, int32_t value, int32_t node, int32_t *reader)
+{
+    if (value >= 0 && node >= 0 &&
+        (reader[value] < 0 || decides_before(&graph->nodes[node], &graph->nodes[reader[value]])))
+        reader[value] = node;
+}
+
+/* Of each value, the forward op among those that read it which decides where it belongs, or -1. Casts are looked through. */
+static void find_readers(const td_plan_request *request, const td_graph *graph, int32_t *reader)
+{
+    memset(reader, 0xff, (size_t)graph->n_values * sizeof *reader);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        bool offers = node->phase == TD_FORWARD && !is_free_cast(request, graph, node);
+        for (int32_t i = 0; offers && i < node->n_inputs; i++)
+            offer_reader(graph, node->inputs[i], n, reader);
+    }
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        if (is_free_cast(request, graph, node))
+            offer_reader(graph, node->inputs[0], reader[node->outputs[0]], reader);
+    }
+}
+
+static td_status *assign_cast(td_plan *plan, int32_t id, int32_t site, const char *cause)
+{
+    choice c = {.site = -1};
+    td_status *status = choose(&c, site >= 0 ? site : plan->standard, false, td_strdup(cause));
+    if (!status)
+        status = assign(plan, id, &c);
+    td_free(c.cause);
+    return status;
+}
+
+/* A cast of what an op makes, to 16 bit: views of it may follow. */
+static td_status *place_cast_of_result(td_plan *plan, int32_t id)
+{
+    const td_node *node = &plan->graph->nodes[id];
+    const int32_t producer = plan->graph->values[node->inputs[0]].producer;
+    if (producer < 0 || !is_narrow(plan->graph->values[node->outputs[0]].dtype))
+        return NULL; /* later */
+    return assign_cast(plan, id, plan->nodes[producer].device, "a cast to 16 bit, where its input is");
+}
+
+/* The others, when parameters and all readers have their places. */
+static td_status *place_casts(td_plan *plan, const td_plan_request *request, const int32_t *reader)
+{
+    const td_graph *graph = plan->graph;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        if (plan->nodes[n].device >= 0 || !is_free_cast(request, graph, node))
+            continue;
+        const int32_t from = plan->values[node->inputs[0]].device, decider = reader[node->outputs[0]];
+        if (is_narrow(graph->values[node->outputs[0]].dtype) || decider < 0)
+            TD_TRY(assign_cast(plan, n, from, "a cast, where its input is"));
+        else
+            TD_TRY(assign_cast(plan, n, plan->nodes[decider].device, "a cast from 16 bit, where it is read"));
+    }
+    return NULL;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
 
 static void place_parameter(td_plan *plan, const td_plan_request *request, int32_t value, const int32_t *reader)
 {
@@ -286,20 +366,9 @@ static int32_t follow_parameter(const td_plan *plan, const td_node *node, int32_
                                                        : plan->values[parameter].device;
 }
 
-static td_status *place_sources(td_plan *plan, const td_plan_request *request)
+static void place_sources(td_plan *plan, const td_plan_request *request, const int32_t *reader)
 {
     const td_graph *graph = plan->graph;
-    int32_t *reader = NULL;
-    TD_TRY(TD_NEW(reader, graph->n_values + 1));
-    memset(reader, 0xff, (size_t)graph->n_values * sizeof *reader);
-    for (int32_t n = 0; n < graph->n_nodes; n++) {
-        const td_node *node = &graph->nodes[n];
-        for (int32_t i = 0; node->phase == TD_FORWARD && i < node->n_inputs; i++) {
-            int32_t value = node->inputs[i];
-            if (value >= 0 && (reader[value] < 0 || decides_before(node, &graph->nodes[reader[value]])))
-                reader[value] = n;
-        }
-    }
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].class == TD_CLASS_PARAMETER)
             place_parameter(plan, request, v, reader);
@@ -308,11 +377,41 @@ static td_status *place_sources(td_plan *plan, const td_plan_request *request)
         else if (graph->values[v].class == TD_CLASS_SCALAR)
             plan->values[v].device = -1;
     }
+}
+
+static td_status *place_sources_and_casts(td_plan *plan, const td_plan_request *request)
+{
+    int32_t *reader = NULL;
+    TD_TRY(TD_NEW(reader, plan->graph->n_values + 1));
+    find_readers(request, plan->graph, reader);
+    place_sources(plan, request, reader);
+    td_status *status = place_offloaded(plan, request);
+    if (!status)
+        status = place_casts(plan, request, reader);
     td_free(reader);
-    return place_offloaded(plan, request);
+    return status;
 }
 
 /* ---- backward and update -------------------------------------------------------------------------------------------------------- */
+
+/* Where most flags are; where gradients are clipped, their sums meet with "clip" anyway. */
+static int32_t flags_site(const td_plan *plan, const td_node *node)
+{
+    const int32_t clip = td_name_map_get(&plan->graph->node_names, "clip");
+    int32_t best = plan->host, most = 0;
+    if (plan->reports_norm && clip >= 0 && plan->nodes[clip].device >= 0)
+        return plan->nodes[clip].device;
+    for (int32_t site = 0; site < plan->n_sites; site++) {
+        int32_t n = 0;
+        for (int32_t i = 1; i < node->n_inputs; i++)
+            n += plan->values[node->inputs[i]].device == site;
+        if (n > most) {
+            most = n;
+            best = site;
+        }
+    }
+    return best;
+}
 
 static td_status *choose_follower(td_plan *plan, const td_plan_request *request, int32_t id, choice *c)
 {
@@ -325,6 +424,8 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
         return choose(c, plan->values[parameter].device, false,
                       td_format("it updates \"%s\", which lives there (colocation)", graph->values[parameter].name));
     }
+    if (strcmp(node->op->name, "first_overflow") == 0)
+        return choose(c, flags_site(plan, node), false, td_strdup("most of what it looks at is there"));
     const td_option_entry *own = rule_of(request, node->name);
     if (node->forward >= 0 && own && own != rule_of(request, graph->nodes[node->forward].name))
         return by_rule(plan, request, node->name, "", c);
@@ -414,10 +515,12 @@ td_status *td_pass_place(td_plan *plan, const td_plan_request *request)
     td_status *status = NULL;
     int64_t n = plan->graph->n_nodes;
     for (int64_t i = 0; i < n && !status; i++)
-        if (plan->graph->nodes[order[i]].phase == TD_FORWARD)
+        if (is_free_cast(request, plan->graph, &plan->graph->nodes[order[i]]))
+            status = place_cast_of_result(plan, order[i]);
+        else if (plan->graph->nodes[order[i]].phase == TD_FORWARD)
             status = place_view(plan, request, order[i]);
     if (!status)
-        status = place_sources(plan, request);
+        status = place_sources_and_casts(plan, request);
     for (int64_t i = 0; i < n && !status; i++)
         if (plan->graph->nodes[order[i]].phase != TD_FORWARD)
             status = place_follower(plan, request, order[i]);

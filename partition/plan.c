@@ -46,6 +46,9 @@ void td_plan_release(td_plan *plan)
         td_free(plan->groups[i].match);
     for (int32_t i = 0; plan->dumps && i < N_PASSES; i++)
         td_free(plan->dumps[i]);
+    for (int64_t i = 0; i < plan->n_watched; i++)
+        td_free(plan->watched[i]);
+    td_free(plan->watched);
     for (int64_t i = 0; i < plan->n_rewritten; i++) {
         td_free(plan->rewritten[i].name);
         td_free(plan->rewritten[i].into);
@@ -122,7 +125,7 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     memcpy(plan->sites, sites, (size_t)n_sites * sizeof *sites);
     TD_TRY(TD_NEW(plan->arenas, n_sites));
     TD_TRY(TD_NEW(plan->dumps, N_PASSES));
-    TD_TRY(TD_NEW(plan->outputs, request->n_outputs + plan->graph->n_values + 2));
+    TD_TRY(TD_NEW(plan->outputs, request->n_outputs + plan->graph->n_values + 3));
     for (int32_t i = 0; i < request->n_outputs; i++)
         plan->outputs[plan->n_outputs++] = request->outputs[i];
     for (int32_t v = 0; v < plan->graph->n_values; v++)

@@ -9,6 +9,7 @@
 #define TANDEM_PARTITION_PLAN_H
 
 #include "graph/op.h"
+#include "optim/loss_scale.h"
 #include "optim/rule.h"
 #include "tandem/plan.h"
 
@@ -151,8 +152,13 @@ struct td_plan {
     int32_t sample_extent;       /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs; /* values on the host */
     int32_t n_recomputed;        /* ops that backward computes again */
-    bool reports_norm;           /* the last output is the norm of the gradients */
-    int32_t *gradients;          /* during building: gradient value of each value, or -1 */
+    bool reports_norm;           /* one more output: the norm of the gradients */
+    bool reports_overflow;       /* and one after that: see graph/ops/overflow.c; numbers of `watched` */
+    char **watched;              /* the parameters whose gradients are looked at, one for each look */
+    int64_t n_watched;
+    bool has_loss_scale; /* backward is seeded with a dynamic loss scale */
+    td_loss_scale_options loss_scale;
+    int32_t *gradients; /* during building: gradient value of each value, or -1 */
     int64_t n_gradients;
     td_plan_group *groups;
     int32_t n_groups;

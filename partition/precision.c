@@ -1,25 +1,56 @@
-/* Pass: the dense part in bf16 (train.precision: bf16), before differentiation, so that every cast is an op that placement,
+/* Pass: 16-bit parameters and activations (train.precision), before differentiation, so that every cast is an op that placement,
  * memory and gradients see, and moving an op changes no rounding.
  *
- *   x, W, b in f32 -> cast, cast, cast -> linear in bf16 -> (relu in bf16) -> cast -> whoever reads it in f32
+ *   x, W, b in f32 -> cast, cast, cast -> linear in 16 bit -> gelu in 16 bit -> .. -> cast -> a loss in f32
  *
- * Layers are the ops "linear" whose name no pattern of train.keep_fp32 matches, and the relus right after them; from one
- * layer to the next values stay in bf16. Parameters are f32 and stay so: the casts' gradients, built like all others, hand
- * each optimizer its gradient in f32, rounded to bf16 once by the product that made it. Lookups, interactions,
- * normalisations and losses stay f32. */
+ * Some ops begin (makes_narrow): products, convolutions, attention. Others go on in 16 bit where a value that is computed
+ * comes to them so (keeps_narrow); what they read besides, parameters too, is cast. Rows that lookups fetch are cast where they
+ * were fetched, so half the bytes cross a link; the table itself stays f32, unless a product reads it too (tied weights): then
+ * lookups read the product's copy. All else is f32: losses, softmax, reductions, running statistics, and the ops whose name a
+ * pattern of train.keep_fp32 matches.
+ *
+ * Parameters are f32 and stay so, with their optimizer: their casts are what the device computes with. The casts' gradients,
+ * built like all others, hand each optimizer its gradient, rounded to 16 bit once by the op that made it. What an op keeps for
+ * its gradient beside its result (mean, log-sum) is f32. */
 #include <string.h>
 
 #include "base/glob.h"
 #include "base/memory.h"
+#include "graph/ops/elements.h"
 #include "partition/plan.h"
 
-/* For each value of the graph as it was: whether a layer makes it in bf16; its cast to the other width, or -1 while nobody
- * needs it. */
+/* For each value of the graph as it was: whether it is in 16 bit now; whether it is f32 that everybody reads through its cast
+ * (rows); its cast to 16 bit, and the one to f32 of what is 16 bit or read so, or -1 while nobody needs them; of a parameter,
+ * whether a product reads it. */
 typedef struct casts {
     td_graph *graph;
-    bool *is_bf16;
+    td_dtype dtype;
+    bool *is_narrow, *is_rounded, *is_multiplied;
     int32_t *narrow, *wide;
 } casts;
+
+static bool is_among(const char *name, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(*list, name) == 0)
+            return true;
+    return false;
+}
+
+static bool makes_narrow(const td_node *node)
+{
+    static const char *const ops[] = {"linear", "matmul", "conv2d", "causal_attention", NULL};
+    return is_among(node->op->name, ops);
+}
+
+static bool keeps_narrow(const td_node *node)
+{
+    static const char *const ops[] = {"relu",       "gelu",       "tanh",       "sigmoid", "add",
+                                      "sub",        "mul",        "dropout",    "scale",   "layer_norm",
+                                      "batch_norm", "max_pool2d", "avg_pool2d", "reshape", "transpose",
+                                      "slice",      "concat",     "split",      NULL};
+    return is_among(node->op->name, ops);
+}
 
 static td_status *add_cast(td_graph *graph, int32_t value, td_dtype dtype, int32_t *out)
 {
@@ -32,28 +63,29 @@ static td_status *add_cast(td_graph *graph, int32_t value, td_dtype dtype, int32
     return graph->failed ? td_graph_check(graph) : NULL;
 }
 
-/* A layer's input in bf16. */
-static td_status *narrow_input(casts *c, int32_t node, int32_t input)
+/* *io in 16 bit. */
+static td_status *narrow(casts *c, int32_t *io)
 {
-    int32_t value = c->graph->nodes[node].inputs[input];
-    if (value < 0 || c->is_bf16[value])
+    int32_t value = *io;
+    if (value < 0 || c->is_narrow[value] || c->graph->values[value].dtype != TD_F32 ||
+        c->graph->values[value].kind != TD_DENSE)
         return NULL;
     if (c->narrow[value] < 0)
-        TD_TRY(add_cast(c->graph, value, TD_BF16, &c->narrow[value]));
-    c->graph->nodes[node].inputs[input] = c->narrow[value]; /* adding moved the nodes */
+        TD_TRY(add_cast(c->graph, value, c->dtype, &c->narrow[value]));
+    *io = c->narrow[value];
     return NULL;
 }
 
-/* In f32, for whoever is no layer: *io is the value. */
+/* *io in f32. */
 static td_status *widen(casts *c, int32_t *io)
 {
     int32_t value = *io;
-    if (value < 0 || !c->is_bf16[value])
+    if (value < 0 || !(c->is_narrow[value] || c->is_rounded[value]))
         return NULL;
     if (c->wide[value] < 0) {
         bool was_output = c->graph->values[value].is_output;
         c->graph->values[value].is_output = false;
-        TD_TRY(add_cast(c->graph, value, TD_F32, &c->wide[value]));
+        TD_TRY(add_cast(c->graph, c->is_narrow[value] ? value : c->narrow[value], TD_F32, &c->wide[value]));
         c->graph->values[c->wide[value]].is_output = was_output;
     }
     *io = c->wide[value];
@@ -69,31 +101,79 @@ static bool is_kept(const td_plan_request *request, const char *name)
     return false;
 }
 
-static bool is_layer(const casts *c, const td_plan_request *request, const td_node *node)
+/* Values that a graph has in another width already are left to whoever built it. */
+static bool is_in_f32(const casts *c, const td_node *node)
 {
-    const td_graph *graph = c->graph;
-    if (strcmp(node->op->name, "relu") == 0)
-        return c->is_bf16[node->inputs[0]];
-    return strcmp(node->op->name, "linear") == 0 && graph->values[node->inputs[0]].dtype != TD_F16 &&
-           graph->values[node->inputs[1]].dtype == TD_F32 && !is_kept(request, node->name);
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        int32_t value = node->inputs[i];
+        if (value >= 0 && !c->is_narrow[value] && td_dtype_is_float(c->graph->values[value].dtype) &&
+            c->graph->values[value].kind == TD_DENSE && c->graph->values[value].dtype != TD_F32)
+            return false;
+    }
+    return td_dtype_is_float(c->graph->values[node->outputs[0]].dtype);
 }
 
-static td_status *visit(casts *c, const td_plan_request *request, int32_t node)
+static bool reads_narrow(const casts *c, const td_node *node)
 {
-    int32_t n_inputs = c->graph->nodes[node].n_inputs, output = c->graph->nodes[node].outputs[0];
-    if (is_layer(c, request, &c->graph->nodes[node])) {
-        for (int32_t i = 0; i < n_inputs; i++)
-            TD_TRY(narrow_input(c, node, i));
-        c->graph->values[output].dtype = TD_BF16;
-        c->is_bf16[output] = true;
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] >= 0 && (c->is_narrow[node->inputs[i]] || c->is_rounded[node->inputs[i]]))
+            return true;
+    return false;
+}
+
+static bool becomes_narrow(const casts *c, const td_plan_request *request, const td_node *node)
+{
+    const bool does = makes_narrow(node) || (keeps_narrow(node) && reads_narrow(c, node));
+    return does && is_in_f32(c, node) && !is_kept(request, node->name);
+}
+
+/* A lookup in a table that products read as well reads their copy of it; its rows, exact in f32, are cast like all rows. */
+static td_status *visit_lookup(casts *c, const td_plan_request *request, int32_t id)
+{
+    const td_node *node = &c->graph->nodes[id];
+    int32_t rows = node->outputs[0], narrowed = rows, table = node->inputs[0];
+    if (!is_in_f32(c, node) || is_kept(request, node->name))
         return NULL;
+    if (c->is_multiplied[table]) {
+        TD_TRY(narrow(c, &table));
+        c->graph->nodes[id].inputs[0] = table; /* adding moved the nodes */
     }
+    c->is_rounded[rows] = true;
+    return narrow(c, &narrowed);
+}
+
+static td_status *visit(casts *c, const td_plan_request *request, int32_t id)
+{
+    const td_node *node = &c->graph->nodes[id];
+    if (td_op_is_lookup(node->op))
+        return visit_lookup(c, request, id);
+    const bool narrows = becomes_narrow(c, request, node), all = strcmp(node->op->name, "split") == 0;
+    const int32_t n_inputs = node->n_inputs, n_outputs = !narrows ? 0 : all ? node->n_outputs : 1;
     for (int32_t i = 0; i < n_inputs; i++) {
-        int32_t value = c->graph->nodes[node].inputs[i];
-        TD_TRY(widen(c, &value));
-        c->graph->nodes[node].inputs[i] = value; /* adding moved the nodes */
+        int32_t value = c->graph->nodes[id].inputs[i];
+        const bool is_state = td_node_writes(&c->graph->nodes[id], i);
+        TD_TRY(narrows && !is_state ? narrow(c, &value) : widen(c, &value));
+        c->graph->nodes[id].inputs[i] = value; /* adding moved the nodes */
+    }
+    for (int32_t i = 0; i < n_outputs; i++) {
+        int32_t output = c->graph->nodes[id].outputs[i];
+        c->graph->values[output].dtype = c->dtype;
+        c->is_narrow[output] = true;
     }
     return NULL;
+}
+
+/* Which parameters products read. */
+static void find_multiplied(casts *c, const td_plan_request *request)
+{
+    for (int32_t n = 0; n < c->graph->n_nodes; n++) {
+        const td_node *node = &c->graph->nodes[n];
+        if (!makes_narrow(node) || is_kept(request, node->name))
+            continue;
+        for (int32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                c->is_multiplied[node->inputs[i]] = true;
+    }
 }
 
 /* What leaves the plan is f32: the loss, what was asked for, and what the graph calls an output. */
@@ -101,7 +181,7 @@ static td_status *widen_results(casts *c, td_plan *plan, int64_t n_values)
 {
     for (int32_t v = 0; v < n_values; v++) {
         int32_t value = v;
-        if (c->is_bf16[v] && c->graph->values[v].is_output)
+        if (c->graph->values[v].is_output)
             TD_TRY(widen(c, &value));
     }
     for (int32_t i = 0; i < plan->n_outputs; i++)
@@ -109,24 +189,38 @@ static td_status *widen_results(casts *c, td_plan *plan, int64_t n_values)
     return NULL;
 }
 
+static td_status *allocate(casts *c, int64_t n_values)
+{
+    TD_TRY(TD_NEW(c->is_narrow, n_values + 1));
+    TD_TRY(TD_NEW(c->is_rounded, n_values + 1));
+    TD_TRY(TD_NEW(c->is_multiplied, n_values + 1));
+    TD_TRY(TD_NEW(c->narrow, n_values + 1));
+    TD_TRY(TD_NEW(c->wide, n_values + 1));
+    memset(c->narrow, 0xff, (size_t)n_values * sizeof *c->narrow);
+    memset(c->wide, 0xff, (size_t)n_values * sizeof *c->wide);
+    return NULL;
+}
+
 td_status *td_pass_precision(td_plan *plan, const td_plan_request *request)
 {
-    if (request->options->precision != TD_DENSE_BF16)
+    if (request->options->precision == TD_FP32)
         return NULL;
     td_status *status = NULL;
-    casts c = {.graph = plan->graph};
+    int32_t *order = NULL;
+    casts c = {.graph = plan->graph, .dtype = request->options->precision == TD_MIXED_BF16 ? TD_BF16 : TD_F16};
     int64_t n_nodes = plan->graph->n_nodes, n_values = plan->graph->n_values;
     TD_TRY(td_graph_check(plan->graph));
-    TD_TRY_OR(status, done, TD_NEW(c.is_bf16, n_values + 1));
-    TD_TRY_OR(status, done, TD_NEW(c.narrow, n_values + 1));
-    TD_TRY_OR(status, done, TD_NEW(c.wide, n_values + 1));
-    memset(c.narrow, 0xff, (size_t)n_values * sizeof *c.narrow);
-    memset(c.wide, 0xff, (size_t)n_values * sizeof *c.wide);
-    for (int32_t n = 0; n < n_nodes; n++)
-        TD_TRY_OR(status, done, visit(&c, request, n));
+    TD_TRY_OR(status, done, allocate(&c, n_values));
+    TD_TRY_OR(status, done, td_graph_order(plan->graph, &order));
+    find_multiplied(&c, request);
+    for (int64_t k = 0; k < n_nodes; k++)
+        TD_TRY_OR(status, done, visit(&c, request, order[k]));
     status = widen_results(&c, plan, n_values);
 done:
-    td_free(c.is_bf16);
+    td_free(order);
+    td_free(c.is_narrow);
+    td_free(c.is_rounded);
+    td_free(c.is_multiplied);
     td_free(c.narrow);
     td_free(c.wide);
     return status;

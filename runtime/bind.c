@@ -300,6 +300,8 @@ void td_session_follow_arenas(td_session *session)
         bind_scratch(session, &session->lanes[i]);
     for (int32_t parity = 0; plan->training && parity < TD_PARITIES; parity++)
         session->losses[parity] = td_session_address(session, plan->loss, parity, 0);
+    for (int32_t parity = 0; plan->reports_overflow && parity < TD_PARITIES; parity++)
+        session->overflows[parity] = td_session_address(session, plan->outputs[plan->n_outputs - 1], parity, 0);
     session->bound = true;
 }
 

@@ -54,6 +54,13 @@ static json_t *list_tables(const td_store *store)
     return tables;
 }
 
+static json_t *loss_scale_json(const td_store *store)
+{
+    const td_loss_scale *state = &store->loss_scale;
+    return json_pack("{s:f, s:I, s:I, s:I}", "scale", state->scale, "updates", (json_int_t)state->updates, "patience",
+                     (json_int_t)state->patience, "overflows", (json_int_t)state->overflows);
+}
+
 /* NULL: no memory. */
 static json_t *describe(const td_store *store, td_data_position position, json_t *shards, json_t *tables)
 {
@@ -65,6 +72,8 @@ static json_t *describe(const td_store *store, td_data_position position, json_t
                   (json_int_t)position.batch, "shards", shards, "tables", tables);
     bool good =
         root && (!isfinite(store->last_loss) || json_object_set_new(root, "loss", json_real(store->last_loss)) == 0);
+    if (store->loss_scale.scale > 0)
+        good = good && json_object_set_new(root, "loss_scale", loss_scale_json(store)) == 0;
     good = good && sum_up(root, checksum) && json_object_set_new(root, "checksum", json_string(checksum)) == 0;
     if (good)
         return root;
@@ -97,8 +106,25 @@ static bool is_count(const json_t *number)
     return json_is_integer(number) && json_integer_value(number) >= 0;
 }
 
+/* The state of the loss scale, all zero where the checkpoint has none. False: it is none that a training can have. */
+static bool read_loss_scale(const json_t *root, td_loss_scale *out)
+{
+    const json_t *state = json_object_get(root, "loss_scale"), *updates = json_object_get(state, "updates"),
+                 *patience = json_object_get(state, "patience"), *overflows = json_object_get(state, "overflows");
+    *out = (td_loss_scale){0};
+    if (!state)
+        return true;
+    *out = (td_loss_scale){.scale = json_number_value(json_object_get(state, "scale")),
+                           .updates = json_integer_value(updates),
+                           .patience = json_integer_value(patience),
+                           .overflows = json_integer_value(overflows)};
+    return is_count(updates) && is_count(patience) && is_count(overflows) && out->patience > 0 &&
+           td_loss_scale_is_allowed(out->scale);
+}
+
 static td_status *check_counts(const json_t *root)
 {
+    td_loss_scale scale;
     const json_t *steps = json_object_get(root, "steps"), *updates = json_object_get(root, "updates"),
                  *position = json_object_get(root, "position");
     if (!is_count(steps) || !is_count(updates))
@@ -107,6 +133,8 @@ static td_status *check_counts(const json_t *root)
         return td_manifest_damaged("it counts more updates than steps");
     if (!is_count(json_object_get(position, "epoch")) || !is_count(json_object_get(position, "batch")))
         return td_manifest_damaged("it has no position in the data");
+    if (!read_loss_scale(root, &scale))
+        return td_manifest_damaged("its loss scale is none");
     return NULL;
 }
 
@@ -163,6 +191,8 @@ void td_manifest_take(const json_t *root, td_store *store, td_data_position *out
     const json_t *position = json_object_get(root, "position"), *loss = json_object_get(root, "loss");
     store->steps = json_integer_value(json_object_get(root, "steps"));
     store->updates = json_integer_value(json_object_get(root, "updates"));
+    if (json_object_get(root, "loss_scale"))
+        (void)read_loss_scale(root, &store->loss_scale); /* checked with the counts */
     store->last_loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     *out_position = (td_data_position){json_integer_value(json_object_get(position, "epoch")),
                                        json_integer_value(json_object_get(position, "batch"))};

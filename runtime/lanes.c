@@ -227,7 +227,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     int64_t copied = lane->copied_bytes;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
-        if (bound->instructions[i].guarded && !td_session_loss_is_finite(session, step)) {
+        if (bound->instructions[i].guarded && !td_session_step_is_finite(session, step)) {
             td_session_fail_step(session, NULL, step);
             break;
         }
@@ -285,7 +285,7 @@ static void run_ready(td_lane *lane, td_ready item)
     if (item.step < atomic_load(&session->failed_at)) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && session->clusters[item.cluster].updates && td_session_loss_is_finite(session, item.step))
+        if (lane->event && session->clusters[item.cluster].updates && td_session_step_is_finite(session, item.step))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
         td_status *status = run_cluster(lane, item.cluster, item.step);

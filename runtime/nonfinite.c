@@ -1,5 +1,5 @@
-/* Steps whose loss is no finite number: nothing of them reaches parameters or state, and the op that made the first such number
- * is found.
+/* Steps whose loss or gradients are no finite numbers: nothing of them reaches parameters or state. Where it is the loss, the op
+ * that made the first such number is found; where it is a gradient, the plan has said which.
  *
  * A plan orders every update after the loss (partition/copies.c), so the check is one comparison per update, and a held step can
  * be run again, op by op on one thread, from the very parameters it had. Any order of the clusters that their edges allow is
@@ -17,6 +17,39 @@ bool td_session_loss_is_finite(const td_session *session, int64_t step)
 {
     const float *loss = session->losses[step % TD_PARITIES];
     return !loss || isfinite(*loss);
+}
+
+bool td_session_step_is_finite(const td_session *session, int64_t step)
+{
+    const int64_t *first = session->overflows[step % TD_PARITIES];
+    return first ? *first == 0 : td_session_loss_is_finite(session, step);
+}
+
+const char *td_session_overflowed(const td_session *session, int64_t step)
+{
+    const int64_t *first = session->overflows[step % TD_PARITIES];
+    return first && *first > 0 ? session->plan->watched[*first - 1] : NULL;
+}
+
+td_status *td_session_settle_overflow(td_session *session, int64_t step, bool *out_skip)
+{
+    const td_plan *plan = session->plan;
+    td_loss_scale *state = &session->store->loss_scale;
+    const char *parameter = td_session_overflowed(session, step);
+    const int64_t number = session->store->steps + 1;
+    const double scale = state->scale;
+    *out_skip = plan->has_loss_scale ? td_loss_scale_overflow(state, &plan->loss_scale) : plan->on_nan == TD_NAN_SKIP;
+    if (!plan->has_loss_scale)
+        return TD_ERROR(TD_NOT_FINITE, "step %" PRId64 ": the loss is finite, but the gradient of \"%s\" is not",
+                        number, parameter);
+    if (*out_skip)
+        return TD_ERROR(TD_NOT_FINITE,
+                        "step %" PRId64 ": the gradient of \"%s\" overflows at loss scale %g, the next one is %g",
+                        number, parameter, scale, state->scale);
+    return TD_ERROR(TD_NOT_FINITE,
+                    "step %" PRId64 ": the gradient of \"%s\" overflows at loss scale %g, which cannot be halved: the "
+                    "minimum is %g",
+                    number, parameter, scale, plan->loss_scale.minimum);
 }
 
 /* ---- looking at values ------------------------------------------------------------------------------------------------------- */

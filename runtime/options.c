@@ -7,7 +7,9 @@
 
 td_train_options td_train_defaults(void)
 {
-    return (td_train_options){.seed = 1, .jit_level = TD_O2};
+    return (td_train_options){.seed = 1,
+                              .jit_level = TD_O2,
+                              .loss_scale = {.initial = 65536, .growth_interval = 2000, .hysteresis = 2, .minimum = 1}};
 }
 
 static void list_deinit(td_option_list *list)

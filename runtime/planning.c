@@ -60,7 +60,9 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
                      options->tables.least_bytes);
     for (int32_t i = 0; i < request->n_outputs; i++)
         td_string_format(&text, "output %d\n", request->outputs[i]);
-    td_string_format(&text, "precision %d\n", (int)options->precision);
+    td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
+                     options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
+                     options->loss_scale.minimum);
     for (int64_t i = 0; i < options->keep_fp32.n; i++)
         td_string_format(&text, "keep %s\n", options->keep_fp32.items[i].match);
     for (int64_t i = 0; i < options->recompute.n; i++)

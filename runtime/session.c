@@ -34,6 +34,8 @@ td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_se
     pthread_mutex_init(&session->mutex, NULL);
     pthread_cond_init(&session->step_done, NULL);
     pthread_mutex_init(&session->timeline.mutex, NULL);
+    if (plan->has_loss_scale && store->loss_scale.scale == 0)
+        td_loss_scale_start(&store->loss_scale, &plan->loss_scale);
     td_status *status = td_store_join(store, plan);
     if (!status)
         status = td_session_bind(session);
@@ -185,26 +187,27 @@ static void fill_report(td_session *session, const td_step_slot *slot, td_step_r
                                .wait_data_s = slot->wait_data_s,
                                .batch = &slot->batch,
                                .outputs = session->outputs,
-                               .n_outputs = plan->n_outputs - plan->reports_norm,
+                               .n_outputs = plan->n_outputs - plan->reports_norm - plan->reports_overflow,
+                               .loss_scale = plan->has_loss_scale ? session->store->loss_scale.scale : 0,
                                .gradient_norm = NAN};
     for (int32_t i = 0; i < plan->n_outputs; i++) {
         td_value_tensor(plan->graph, plan->outputs[i], session->parity_extents[parity], &session->outputs[i]);
         session->outputs[i].data = td_session_address(session, plan->outputs[i], parity, 0);
     }
     if (plan->reports_norm)
-        report->gradient_norm = *(const float *)session->outputs[plan->n_outputs - 1].data;
+        report->gradient_norm = *(const float *)session->outputs[plan->n_outputs - 1 - plan->reports_overflow].data;
     session->last_report_s = now;
 }
 
 typedef enum outcome {
     STEP_DONE, /* the report describes it */
     STEP_FAILED,
-    STEP_HELD /* its loss is not finite; no update was made */
+    STEP_HELD /* its loss or a gradient is not finite; no update was made */
 } outcome;
 
 static outcome outcome_of(td_session *session, const td_step_slot *slot)
 {
-    if (!td_session_loss_is_finite(session, slot->step)) /* where nothing guarded an update */
+    if (!td_session_step_is_finite(session, slot->step)) /* where nothing guarded an update */
         td_session_fail_step(session, NULL, slot->step);
     pthread_mutex_lock(&session->mutex);
     bool failed = session->failed_step && slot->step >= session->failed_step;
@@ -233,6 +236,8 @@ static outcome complete_oldest(td_session *session, td_step_report *report)
     session->counters.planned_to_host_bytes += slot->to_host_bytes;
     count_early(session, (int32_t)(slot->step % TD_PARITIES));
     fill_report(session, slot, report);
+    if (session->plan->has_loss_scale)
+        td_loss_scale_advance(&session->store->loss_scale, &session->plan->loss_scale);
     return STEP_DONE;
 }
 
@@ -246,10 +251,13 @@ static void forget_failure(td_session *session)
 /* Of a held step, when nothing is in flight: an error, or the report of a step that was skipped. */
 static td_status *settle_held(td_session *session, const td_step_slot *slot, td_step_report *report)
 {
-    bool lasting = false;
-    td_status *why = td_session_explain_nonfinite(session, slot->step, &lasting);
+    bool lasting = false, skip = session->plan->on_nan == TD_NAN_SKIP;
+    const bool overflow = td_session_loss_is_finite(session, slot->step);
+    const double scale = session->store->loss_scale.scale;
+    td_status *why = overflow ? td_session_settle_overflow(session, slot->step, &skip)
+                              : td_session_explain_nonfinite(session, slot->step, &lasting);
     session->broken = session->broken || lasting;
-    if (session->plan->on_nan != TD_NAN_SKIP || session->broken)
+    if (!skip || session->broken)
         return why;
     td_log(TD_LOG_WARNING, "%s: its update is skipped", td_status_message(why));
     td_status_destroy(why);
@@ -258,6 +266,8 @@ static td_status *settle_held(td_session *session, const td_step_slot *slot, td_
     session->counters.skipped_steps++;
     fill_report(session, slot, report);
     report->skipped = true;
+    report->overflowed = overflow ? td_session_overflowed(session, slot->step) : NULL;
+    report->loss_scale = session->plan->has_loss_scale ? scale : 0;
     report->n_outputs = 0;
     return NULL;
 }

@@ -132,7 +132,8 @@ struct td_session {
     int64_t to_device_bytes[TD_PARITIES], to_host_bytes[TD_PARITIES]; /* the plan's formula at these extents */
     int64_t *extents;                                                 /* of the step being admitted */
     td_store_entry **store_entries;                                   /* per value: its entry or replica, or NULL */
-    const float *losses[TD_PARITIES]; /* the loss of each parity on the host; NULL: no training */
+    const float *losses[TD_PARITIES];      /* the loss of each parity on the host; NULL: no training */
+    const int64_t *overflows[TD_PARITIES]; /* what is not finite (graph/ops/overflow.c); NULL: nobody looks */
     td_lane_group *groups;
     td_lane *lanes;
     int32_t n_groups, n_lanes;
@@ -146,7 +147,7 @@ struct td_session {
     pthread_cond_t step_done;
     td_status *error;
     int64_t failed_step;    /* 0: none; steps from this one on do no work */
-    bool held;              /* the failed step has no error: its loss is not finite, and its updates were held back */
+    bool held;              /* the failed step has no error: it is not finite, and its updates were held back */
     atomic_llong failed_at; /* the same, to be read without the lock; LLONG_MAX: none */
     atomic_bool stop_requested, closing;
     bool broken; /* an error struck in the middle of an update */
@@ -188,8 +189,15 @@ td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t
 /* Waits for what was submitted to the lane's queue; its first error. */
 td_status *td_session_settle_lane(td_lane *lane) TD_MUST_USE;
 
-/* ---- nonfinite.c: steps whose loss is no finite number ---- */
+/* ---- nonfinite.c: steps whose loss or gradients are no finite numbers ---- */
 bool td_session_loss_is_finite(const td_session *session, int64_t step);
+/* The loss, and the gradients where somebody looks at them. */
+bool td_session_step_is_finite(const td_session *session, int64_t step);
+/* The parameter whose gradient of `step` is not finite, or NULL. */
+const char *td_session_overflowed(const td_session *session, int64_t step);
+/* Of a held step whose loss is finite: moves the loss scale where there is one. *out_why: what happened, never NULL. *out_skip:
+ * the step is left out, rather than the end of the run. */
+td_status *td_session_settle_overflow(td_session *session, int64_t step, bool *out_skip) TD_MUST_USE;
 /* Why the loss of `step`, which was held and is bound still, is not finite: runs the step again, op by op, without its updates.
  * Nothing else may be running. Never NULL. *out_lasting: a parameter or state is not finite itself, so the next step will be
  * no better. */

@@ -289,6 +289,16 @@ int64_t td_store_updates(const td_store *store)
     return store->updates;
 }
 
+double td_store_loss_scale(const td_store *store)
+{
+    return store->loss_scale.scale;
+}
+
+int64_t td_store_overflows(const td_store *store)
+{
+    return store->loss_scale.overflows;
+}
+
 double td_store_last_loss(const td_store *store)
 {
     return store->last_loss;

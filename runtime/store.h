@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "optim/loss_scale.h"
 #include "runtime/machine.h"
 #include "runtime/paged_table.h"
 #include "tandem/session.h"
@@ -44,8 +45,9 @@ struct td_store {
     td_name_map names, replica_names;
     uint64_t seed;
     int64_t steps, updates;
-    double last_loss;  /* of the last update; NaN: none yet */
-    td_page_pool pool; /* of the tables that are not simply in memory */
+    td_loss_scale loss_scale; /* all zero until a plan with one runs */
+    double last_loss;         /* of the last update; NaN: none yet */
+    td_page_pool pool;        /* of the tables that are not simply in memory */
     td_paged_table *tables;
     int32_t n_tables;
     int64_t paging_bytes;   /* what they may hold, their books included */

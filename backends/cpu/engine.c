@@ -6,10 +6,13 @@
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/gemm_onednn.h"
+#include "backends/cpu/widened.h"
 #include "base/memory.h"
 
 struct td_cpu_prepared {
     const td_cpu_kernel *kernel; /* NULL: the reference kernel */
+    const td_cpu_kernel *cast;   /* of a kernel that runs on widened operands; else NULL */
+    size_t inner_scratch_bytes;  /* what that kernel has of the scratch */
     void *state;
     td_status *(*reference)(const td_kernel_call *call);
 };
@@ -58,6 +61,34 @@ static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_ke
     return NULL;
 }
 
+/* A kernel that takes the call once its 16-bit operands are widened; `storage` has them then, *out_wide is that call. */
+static const td_cpu_kernel *find_widening(const td_cpu_engine *engine, const td_kernel_call *call,
+                                          td_tensor storage[TD_WIDENED_MOST], td_kernel_call *out_wide)
+{
+    if (!td_widened_call(call, storage, out_wide))
+        return NULL;
+    const td_cpu_kernel *kernel = find_kernel(engine, out_wide);
+    return kernel && kernel->widens ? kernel : NULL;
+}
+
+/* The kernel's state and scratch, for the call as the kernel sees it. */
+static td_status *prepare_kernel(const td_cpu_engine *engine, const td_kernel_call *call, td_cpu_prepared *prepared,
+                                 size_t *out_scratch_bytes)
+{
+    if (prepared->kernel->prepare)
+        TD_TRY(prepared->kernel->prepare(engine, call, &prepared->state));
+    if (prepared->kernel->scratch_bytes)
+        *out_scratch_bytes = prepared->kernel->scratch_bytes(call, prepared->state);
+    return NULL;
+}
+
+static const td_cpu_kernel *cast_kernel(const td_cpu_engine *engine)
+{
+    td_tensor from = {.kind = TD_DENSE, .dtype = TD_F16}, to = {.kind = TD_DENSE, .dtype = TD_F32};
+    const td_kernel_call call = {.op = "cast", .inputs = &from, .outputs = &to, .n_inputs = 1, .n_outputs = 1};
+    return find_kernel(engine, &call);
+}
+
 bool td_cpu_engine_supports(const td_cpu_engine *engine, const td_kernel_call *call, char *reason, size_t reason_bytes)
 {
     if (find_kernel(engine, call) || engine->host->reference_kernel(call->op))
@@ -76,7 +107,16 @@ td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_ca
     td_cpu_prepared *prepared = NULL;
     TD_TRY(TD_NEW(prepared, 1));
     td_status *status = NULL;
+    td_tensor storage[TD_WIDENED_MOST];
+    td_kernel_call wide;
     prepared->kernel = find_kernel(engine, call);
+    if (!prepared->kernel && (prepared->kernel = find_widening(engine, call, storage, &wide))) {
+        prepared->cast = cast_kernel(engine);
+        TD_TRY_OR(status, done, prepare_kernel(engine, &wide, prepared, &prepared->inner_scratch_bytes));
+        *out_scratch_bytes = td_widened_scratch_bytes(call, prepared->inner_scratch_bytes);
+        *out_prepared = prepared;
+        return NULL;
+    }
     if (!prepared->kernel) {
         prepared->reference = engine->host->reference_kernel(call->op);
         if (!prepared->reference) {
@@ -88,10 +128,7 @@ td_status *td_cpu_engine_prepare(const td_cpu_engine *engine, const td_kernel_ca
         *out_prepared = prepared;
         return NULL;
     }
-    if (prepared->kernel->prepare)
-        TD_TRY_OR(status, done, prepared->kernel->prepare(engine, call, &prepared->state));
-    if (prepared->kernel->scratch_bytes)
-        *out_scratch_bytes = prepared->kernel->scratch_bytes(call, prepared->state);
+    TD_TRY_OR(status, done, prepare_kernel(engine, call, prepared, out_scratch_bytes));
     *out_prepared = prepared;
     return NULL;
 done:
@@ -112,6 +149,9 @@ td_status *td_cpu_engine_run(td_cpu_prepared *prepared, const td_kernel_call *ca
 {
     if (!prepared->kernel)
         return prepared->reference(call);
+    if (prepared->cast)
+        return td_widened_run(prepared->kernel, prepared->cast, prepared->inner_scratch_bytes, call, team,
+                              prepared->state);
     return prepared->kernel->run(call, team, prepared->state);
 }
 

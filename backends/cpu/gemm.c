@@ -27,7 +27,7 @@ td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capa
     gemm->isa = engine->isa;
     gemm->capacity = *capacity;
 #ifdef TANDEM_HAVE_ONEDNN
-    td_status *status = td_gemm_uses_onednn(engine) && !capacity->is_bf16
+    td_status *status = td_gemm_uses_onednn(engine) && !capacity->narrow
                             ? td_gemm_tiles_create(engine->gemm == TD_GEMM_LIBRARY, capacity, &gemm->tiles)
                             : NULL;
     if (status) {
@@ -86,7 +86,7 @@ td_status *td_gemm_run(td_gemm *gemm, const td_gemm_shape *shape, const td_gemm_
 {
     if (shape->batch == 0 || shape->m == 0 || shape->n == 0)
         return NULL;
-    if (shape->k == 0 && !shape->is_bf16) {
+    if (shape->k == 0 && !shape->narrow) {
         run_empty_sum(shape, operands);
         return NULL;
     }

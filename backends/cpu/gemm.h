@@ -15,13 +15,16 @@
 
 #include "backends/cpu/engine.h"
 
+typedef enum td_gemm_narrow { TD_GEMM_F32 = 0, TD_GEMM_BF16, TD_GEMM_F16 } td_gemm_narrow;
+
 /* `batch` products: A [m, k] (or [k, m] if transpose_a) times B [k, n] (or [n, k]), one after the other in memory; B may be
  * one for all. What follows the sums, in this order: the bias, n numbers, is added to every row; relu: negative numbers
- * become 0; mask: so does what stands where the mask, laid out as C is, is not positive. is_bf16: all operands are bf16
+ * become 0; mask: so does what stands where the mask, laid out as C is, is not positive. narrow: all operands are bf16 or f16
  * instead of f32; sums are f32, rounded once, after all that. */
 typedef struct td_gemm_shape {
     int64_t batch, m, n, k;
-    bool transpose_a, transpose_b, shared_b, has_bias, relu, has_mask, is_bf16;
+    bool transpose_a, transpose_b, shared_b, has_bias, relu, has_mask;
+    td_gemm_narrow narrow;
 } td_gemm_shape;
 
 typedef struct td_gemm_operands {

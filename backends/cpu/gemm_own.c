@@ -133,10 +133,10 @@ static int64_t slots_of(const td_gemm_shape *capacity)
     return td_clamp(pieces < worth ? pieces : worth, 1, SLOTS);
 }
 
-/* Sums of a bf16 product, before they are rounded. */
+/* Sums of a 16-bit product, before they are rounded. */
 static int64_t sum_floats(const td_gemm_shape *capacity)
 {
-    return capacity->is_bf16 ? round_up(capacity->batch * capacity->m * capacity->n, ALIGNMENT_FLOATS) : 0;
+    return capacity->narrow ? round_up(capacity->batch * capacity->m * capacity->n, ALIGNMENT_FLOATS) : 0;
 }
 
 size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity)
@@ -190,11 +190,11 @@ static void run_piece(void *context, int64_t index, int32_t thread)
         product * shape->m * shape->k + (piece.transpose_a ? first_k * piece.lda + row : row * piece.lda + first_k);
     int64_t b = (shape->shared_b ? 0 : product * shape->k * shape->n) +
                 (piece.transpose_b ? column * piece.ldb + first_k : first_k * piece.ldb + column);
-    int64_t element_bytes = shape->is_bf16 ? 2 : 4;
-    piece.is_bf16 = shape->is_bf16;
+    int64_t element_bytes = shape->narrow ? 2 : 4;
+    piece.narrow = shape->narrow;
     piece.a = (const char *)whole->a + a * element_bytes;
     piece.b = (const char *)whole->b + b * element_bytes;
-    if (cut->parts == 1 && !shape->is_bf16) {
+    if (cut->parts == 1 && !shape->narrow) {
         piece.bias = shape->has_bias ? (const float *)whole->bias + (r->is_turned ? 0 : column) : NULL;
         piece.bias_is_one = r->is_turned;
         piece.relu = shape->relu;
@@ -203,21 +203,31 @@ static void run_piece(void *context, int64_t index, int32_t thread)
     r->kernel(&piece);
 }
 
-/* What follows the sums of a bf16 product, on one row: in f32, rounded once at the end. */
+static float widened(td_gemm_narrow narrow, uint16_t bits)
+{
+    return narrow == TD_GEMM_BF16 ? td_bf16_to_f32(bits) : td_f16_to_f32(bits);
+}
+
+/* What follows the sums of a 16-bit product, on one row: in f32, rounded once at the end. */
 static void round_row(const run *r, int64_t row, float *sums)
 {
     const td_gemm_shape *shape = r->shape;
+    const td_gemm_narrow narrow = shape->narrow;
     const uint16_t *bias = shape->has_bias ? r->operands->bias : NULL;
     const uint16_t *mask = shape->has_mask ? (const uint16_t *)r->operands->mask + row * shape->n : NULL;
     uint16_t *c = (uint16_t *)r->operands->c + row * shape->n;
     for (int64_t j = 0; bias && j < shape->n; j++)
-        sums[j] += td_bf16_to_f32(bias[r->is_turned ? 0 : j]);
+        sums[j] += widened(narrow, bias[r->is_turned ? 0 : j]);
     for (int64_t j = 0; shape->relu && j < shape->n; j++)
         sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
     for (int64_t j = 0; mask && j < shape->n; j++)
-        sums[j] = td_bf16_to_f32(mask[j]) <= 0.0f ? 0.0f : sums[j];
-    for (int64_t j = 0; j < shape->n; j++)
-        c[j] = td_f32_to_bf16(sums[j]);
+        sums[j] = widened(narrow, mask[j]) <= 0.0f ? 0.0f : sums[j];
+    if (narrow == TD_GEMM_BF16)
+        for (int64_t j = 0; j < shape->n; j++)
+            c[j] = td_f32_to_bf16(sums[j]);
+    else
+        for (int64_t j = 0; j < shape->n; j++)
+            c[j] = td_f32_to_f16(sums[j]);
 }
 
 /* The parts of sums, in order, then what follows the sums: on some rows of all products. */
@@ -235,7 +245,7 @@ static void finish_rows(void *context, int64_t index, int32_t thread)
             for (int64_t j = 0; j < shape->n; j++)
                 sums[j] += partial[j];
         }
-        if (shape->is_bf16)
+        if (shape->narrow)
             round_row(r, row, sums);
         else
             td_gemm_finish_row(shape, r->operands, r->is_turned, row, sums);
@@ -257,7 +267,7 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
     r.cut.parts = 1;
     if (shape.k)
         r.cut = td_gemm_own_cut_of(capacity, asked, threads);
-    r.sums = shape.is_bf16 ? operands.scratch : operands.c;
+    r.sums = shape.narrow ? operands.scratch : operands.c;
     r.partials = (float *)operands.scratch + sum_floats(capacity);
     r.packed = r.partials + partial_floats(capacity);
     r.packed_floats = td_gemm_packed_floats(largest.m, largest.n, largest.k);
@@ -268,6 +278,6 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
         td_team_run_dynamic(team, td_clamp(pieces - r.first_piece, 0, round), run_piece, &r);
     if (shape.k == 0)
         memset(r.sums, 0, (size_t)(shape.batch * shape.m * shape.n) * sizeof *r.sums);
-    if (r.cut.parts > 1 || shape.is_bf16)
+    if (r.cut.parts > 1 || shape.narrow)
         td_team_run(team, td_divide_up(shape.batch * shape.m, UNIT_ROWS), finish_rows, &r);
 }

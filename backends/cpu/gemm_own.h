@@ -12,7 +12,7 @@
 typedef struct td_gemm_piece {
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
-    bool is_bf16; /* a and b; widened as they are packed */
+    td_gemm_narrow narrow; /* a and b; widened as they are packed */
     const void *a, *b;
     float *c;
     /* After the last addition, in this order: the bias is added (one number for all columns if bias_is_one); negative numbers

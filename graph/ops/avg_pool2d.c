@@ -5,6 +5,7 @@
  * Sums are row-major from zero. The gradient of a pixel sums, in the order of the windows, their dy over their counts. */
 #include <string.h>
 
+#include "graph/ops/in_f32.h"
 #include "graph/ops/windows.h"
 
 static const td_attr_spec pool_attrs[] = {
@@ -104,7 +105,7 @@ static float mean_of(const float *plane, int64_t width, const window *w)
     return sum / w->count;
 }
 
-static td_status *pool_reference(const td_kernel_call *call)
+static td_status *pool_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0];
     const pool p = pool_of(call, x, &call->outputs[0]);
@@ -116,6 +117,11 @@ static td_status *pool_reference(const td_kernel_call *call)
                 *y++ = mean_of((const float *)x->data + plane * p.height * p.width, p.width, &w);
             }
     return NULL;
+}
+
+static td_status *pool_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, pool_reference_f32);
 }
 
 static td_status *pool_gradient(td_differentiate *d)
@@ -172,7 +178,7 @@ static void spread(float *plane, int64_t width, const window *w, float share)
             plane[i * width + j] += share;
 }
 
-static td_status *gradient_reference(const td_kernel_call *call)
+static td_status *gradient_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *dx = &call->outputs[0];
     const pool p = pool_of(call, dx, &call->inputs[0]);
@@ -186,6 +192,11 @@ static td_status *gradient_reference(const td_kernel_call *call)
                 spread((float *)dx->data + plane * p.height * p.width, p.width, &w, *dy++ / w.count);
             }
     return NULL;
+}
+
+static td_status *gradient_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, gradient_reference_f32);
 }
 
 const td_op td_op_avg_pool2d_gradient = {

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/sums.h"
+#include "graph/ops/in_f32.h"
 #include "graph/ops/rules.h"
 
 enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VARIANCE, RANDOM };
@@ -20,10 +21,10 @@ static const td_attr_spec norm_attrs[] = {
     {.name = "momentum", .type = TD_ATTR_FLOAT, .f = 0.1, .help = "what a batch weighs in the running statistics"},
     {0}};
 
-/* Input `index` is f32 [samples, channels, ..], all but the samples constant. */
+/* Input `index` is floats [samples, channels, ..], all but the samples constant. */
 static td_status *require_channels(const td_infer *infer, int32_t index)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, index, TD_FLOATS));
     const td_shape *x = &infer->inputs[index].shape;
     bool fits = x->rank >= 2;
     for (int32_t axis = 1; axis < x->rank; axis++)
@@ -35,9 +36,9 @@ static td_status *require_channels(const td_infer *infer, int32_t index)
     return NULL;
 }
 
-static td_status *require_per_channel(const td_infer *infer, int32_t index, const td_shape *x)
+static td_status *require_per_channel(const td_infer *infer, int32_t index, const td_shape *x, td_dtype dtype)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_require(infer, index, TD_DENSE, dtype));
     const td_shape *shape = &infer->inputs[index].shape;
     if (shape->rank == 1 && td_dim_equal(shape->dims[0], x->dims[1]))
         return NULL;
@@ -61,7 +62,8 @@ static td_status *norm_infer(td_infer *infer)
 {
     TD_TRY(require_channels(infer, X));
     for (int32_t i = WEIGHT; i <= RUNNING_VARIANCE; i++)
-        TD_TRY(require_per_channel(infer, i, &infer->inputs[X].shape));
+        TD_TRY(
+            require_per_channel(infer, i, &infer->inputs[X].shape, i < RUNNING_MEAN ? infer->inputs[X].dtype : TD_F32));
     TD_TRY(require_random(infer, RANDOM));
     const double epsilon = td_attr_float(infer->attrs, infer->n_attrs, "epsilon", 1e-5),
                  momentum = td_attr_float(infer->attrs, infer->n_attrs, "momentum", 0.1);
@@ -70,7 +72,7 @@ static td_status *norm_infer(td_infer *infer)
     if (!(momentum >= 0 && momentum <= 1))
         return TD_SHAPE_ERROR(infer, "momentum %g must be from 0 to 1", momentum);
     infer->outputs[0] = infer->inputs[X];
-    infer->outputs[1] = infer->outputs[2] = infer->inputs[WEIGHT];
+    infer->outputs[1] = infer->outputs[2] = infer->inputs[RUNNING_MEAN];
     return NULL;
 }
 
@@ -138,7 +140,7 @@ static void train_channel(const td_kernel_call *call, const channel *c, int64_t 
     *running_variance = fmaf(momentum, (float)(squares / (n > 1 ? n - 1 : 1)) - *running_variance, *running_variance);
 }
 
-static td_status *norm_reference(const td_kernel_call *call)
+static td_status *norm_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[X];
     const float epsilon = (float)td_attr_float(call->attrs, call->n_attrs, "epsilon", 1e-5);
@@ -159,6 +161,11 @@ static td_status *norm_reference(const td_kernel_call *call)
         ((float *)call->outputs[2].data)[index] = reciprocal;
     }
     return NULL;
+}
+
+static td_status *norm_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, norm_reference_f32);
 }
 
 static td_status *norm_gradient(td_differentiate *d)
@@ -197,8 +204,10 @@ static td_status *gradient_infer(td_infer *infer)
     TD_TRY(require_channels(infer, GRADIENT));
     TD_TRY(require_channels(infer, INPUT));
     TD_TRY(td_infer_same_shape(infer, GRADIENT, INPUT));
+    TD_TRY(td_infer_same_dtype(infer, GRADIENT, INPUT));
     for (int32_t i = GAIN; i <= RECIPROCAL; i++)
-        TD_TRY(require_per_channel(infer, i, &infer->inputs[INPUT].shape));
+        TD_TRY(require_per_channel(infer, i, &infer->inputs[INPUT].shape,
+                                   i == GAIN ? infer->inputs[INPUT].dtype : TD_F32));
     TD_TRY(require_random(infer, GRADIENT_RANDOM));
     infer->outputs[0] = infer->inputs[INPUT];
     infer->outputs[1] = infer->outputs[2] = infer->inputs[GAIN];
@@ -227,7 +236,7 @@ static void gradient_sums(const channel *c, const float *dy, const float *x, flo
 }
 
 /* With h the normalised x: dx = weight r (dy - mean(dy) - h mean(dy h)); in evaluation weight r dy. */
-static td_status *gradient_reference(const td_kernel_call *call)
+static td_status *gradient_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[INPUT];
     const float *dy = call->inputs[GRADIENT].data, *data = x->data;
@@ -248,6 +257,11 @@ static td_status *gradient_reference(const td_kernel_call *call)
         ((float *)call->outputs[2].data)[index] = (float)sum;
     }
     return NULL;
+}
+
+static td_status *gradient_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, gradient_reference_f32);
 }
 
 const td_op td_op_batch_norm_gradient = {

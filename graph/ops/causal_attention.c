@@ -8,15 +8,16 @@
  * here is plain softmax, in double. */
 #include <math.h>
 
+#include "graph/ops/in_f32.h"
 #include "graph/ops/rules.h"
 
 static const td_attr_spec attention_attrs[] = {
     {.name = "heads", .type = TD_ATTR_INT, .required = true, .help = "independent parts of the width"}, {0}};
 
-/* Input `index` is f32 [samples, positions, columns], columns a constant multiple of `parts`. */
+/* Input `index` is floats [samples, positions, columns], columns a constant multiple of `parts`. */
 static td_status *require_rows(const td_infer *infer, int32_t index, int64_t parts)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, index, TD_FLOATS));
     const td_shape *x = &infer->inputs[index].shape;
     const bool fits = parts >= 1 && x->rank == 3 && x->dims[2].extent < 0 && x->dims[2].constant > 0 &&
                       x->dims[2].constant % parts == 0;
@@ -46,6 +47,7 @@ static td_status *infer(td_infer *infer)
     infer->outputs[0].shape.dims[2] = td_dim_constant(qkv->dims[2].constant / 3);
     infer->outputs[1].shape.dims[1] = td_dim_constant(heads);
     infer->outputs[1].shape.dims[2] = qkv->dims[1];
+    infer->outputs[1].dtype = TD_F32;
     return NULL;
 }
 
@@ -123,7 +125,7 @@ static void attend(const head *h, int64_t i, float *y, float *log_sum)
     *log_sum = (float)logarithm;
 }
 
-static td_status *reference(const td_kernel_call *call)
+static td_status *reference_f32(const td_kernel_call *call)
 {
     const td_tensor *qkv = &call->inputs[0];
     const int64_t heads = td_attr_int(call->attrs, call->n_attrs, "heads", 1), rows = qkv->dims[0] * heads;
@@ -135,6 +137,11 @@ static td_status *reference(const td_kernel_call *call)
             attend(&h, i, y + i * h.width, log_sums + i);
     }
     return NULL;
+}
+
+static td_status *reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_f32);
 }
 
 const td_op td_op_causal_attention = {
@@ -160,6 +167,8 @@ static td_status *infer_gradient(td_infer *infer)
     TD_TRY(require_rows(infer, QKV, 3 * heads));
     TD_TRY(require_rows(infer, GRADIENT, heads));
     TD_TRY(require_rows(infer, OUTPUT, heads));
+    TD_TRY(td_infer_same_dtype(infer, QKV, GRADIENT));
+    TD_TRY(td_infer_same_dtype(infer, QKV, OUTPUT));
     TD_TRY(td_infer_require(infer, LOG_SUM, TD_DENSE, TD_F32));
     const td_shape *qkv = &infer->inputs[QKV].shape, *log_sum = &infer->inputs[LOG_SUM].shape;
     td_shape y = *qkv;
@@ -213,7 +222,7 @@ static void position_gradient(const head_gradient *g, int64_t at, int64_t column
     out[2 * g->h.width] = (float)dv;
 }
 
-static td_status *reference_gradient(const td_kernel_call *call)
+static td_status *reference_gradient_f32(const td_kernel_call *call)
 {
     const td_tensor *qkv = &call->inputs[QKV];
     const int64_t heads = td_attr_int(call->attrs, call->n_attrs, "heads", 1), rows = qkv->dims[0] * heads;
@@ -229,6 +238,11 @@ static td_status *reference_gradient(const td_kernel_call *call)
                 position_gradient(&g, at, column);
     }
     return NULL;
+}
+
+static td_status *reference_gradient(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_gradient_f32);
 }
 
 const td_op td_op_causal_attention_gradient = {

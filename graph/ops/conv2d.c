@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "graph/ops/convolve.h"
+#include "graph/ops/in_f32.h"
 
 static const td_attr_spec conv2d_attrs[] = {CONVOLUTION_ATTRS, {0}};
 
@@ -36,7 +37,8 @@ static td_status *infer(td_infer *infer)
                             c.dilation, &y->dims[3]));
     if (infer->n_inputs < 3 || infer->inputs[2].kind == TD_NONE)
         return NULL;
-    TD_TRY(td_infer_require(infer, 2, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, 2, TD_FLOATS));
+    TD_TRY(td_infer_same_dtype(infer, 0, 2));
     const td_shape *bias = &infer->inputs[2].shape;
     if (bias->rank != 1 || !td_dim_equal(bias->dims[0], weight->dims[0]))
         return TD_SHAPE_ERROR(infer, "bias is %s and weight is %s; bias must be [out]",
@@ -86,7 +88,7 @@ static float pixel_of(const td_convolution *c, const float *sample, const float 
     return sum_of(&sum);
 }
 
-static td_status *reference(const td_kernel_call *call)
+static td_status *reference_f32(const td_kernel_call *call)
 {
     const td_convolution c = convolution_of(call, &call->inputs[0], &call->inputs[1], &call->outputs[0]);
     const float *bias = call->n_inputs > 2 && call->inputs[2].kind != TD_NONE ? call->inputs[2].data : NULL;
@@ -101,6 +103,11 @@ static td_status *reference(const td_kernel_call *call)
             }
     }
     return NULL;
+}
+
+static td_status *reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_f32);
 }
 
 const td_op td_op_conv2d = {

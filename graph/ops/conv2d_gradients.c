@@ -2,6 +2,7 @@
  * reference kernels say it term by term. */
 #include "base/sums.h"
 #include "graph/ops/convolve.h"
+#include "graph/ops/in_f32.h"
 
 static const td_attr_spec input_gradient_attrs[] = {
     CONVOLUTION_ATTRS,
@@ -72,7 +73,7 @@ static float input_pixel_gradient(const td_convolution *c, const float *dy, cons
     return sum_of(&sum);
 }
 
-static td_status *reference_input_gradient(const td_kernel_call *call)
+static td_status *reference_input_gradient_f32(const td_kernel_call *call)
 {
     const td_convolution c = convolution_of(call, &call->outputs[0], &call->inputs[1], &call->inputs[0]);
     float *dx = call->outputs[0].data;
@@ -83,6 +84,11 @@ static td_status *reference_input_gradient(const td_kernel_call *call)
                 *dx++ = input_pixel_gradient(&c, dy, call->inputs[1].data, channel, p / c.width, p % c.width);
     }
     return NULL;
+}
+
+static td_status *reference_input_gradient(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_input_gradient_f32);
 }
 
 const td_op td_op_conv2d_input_gradient = {
@@ -105,6 +111,7 @@ static td_status *infer_weight_gradient(td_infer *infer)
     td_convolution c;
     TD_TRY(window_require_images(infer, 0));
     TD_TRY(window_require_images(infer, 1));
+    TD_TRY(td_infer_same_dtype(infer, 0, 1));
     TD_TRY(convolution_require_attrs(infer));
     TD_TRY(window_require_int(infer, "kernel_height", 1));
     TD_TRY(window_require_int(infer, "kernel_width", 1));
@@ -153,7 +160,7 @@ static float tap_gradient(const td_convolution *c, const float *dy, const float 
     return total;
 }
 
-static td_status *reference_weight_gradient(const td_kernel_call *call)
+static td_status *reference_weight_gradient_f32(const td_kernel_call *call)
 {
     const td_convolution c = convolution_of(call, &call->inputs[1], &call->outputs[0], &call->inputs[0]);
     float *dw = call->outputs[0].data;
@@ -162,6 +169,11 @@ static td_status *reference_weight_gradient(const td_kernel_call *call)
             for (int64_t tap = 0; tap < c.kernel_height * c.kernel_width; tap++)
                 *dw++ = tap_gradient(&c, call->inputs[0].data, call->inputs[1].data, o, channel, tap);
     return NULL;
+}
+
+static td_status *reference_weight_gradient(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_weight_gradient_f32);
 }
 
 const td_op td_op_conv2d_weight_gradient = {
@@ -194,7 +206,7 @@ static void cost_bias_gradient(const td_kernel_call *call, td_cost *out_cost)
 }
 
 /* Each plane's sum (base/sums.h), these in double in the order of the samples. */
-static td_status *reference_bias_gradient(const td_kernel_call *call)
+static td_status *reference_bias_gradient_f32(const td_kernel_call *call)
 {
     const td_tensor *dy = &call->inputs[0];
     const int64_t pixels = dy->dims[2] * dy->dims[3], channels = dy->dims[1];
@@ -205,6 +217,11 @@ static td_status *reference_bias_gradient(const td_kernel_call *call)
         ((float *)call->outputs[0].data)[o] = (float)sum;
     }
     return NULL;
+}
+
+static td_status *reference_bias_gradient(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, reference_bias_gradient_f32);
 }
 
 const td_op td_op_conv2d_bias_gradient = {

@@ -52,7 +52,8 @@ static inline td_status *convolution_require_attrs(const td_infer *infer)
 /* Input `index` is a weight [out, in, rows, columns], and its groups fit. */
 static inline td_status *convolution_require_weight(const td_infer *infer, int32_t index, const td_convolution *c)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, index, TD_FLOATS));
+    TD_TRY(td_infer_same_dtype(infer, 0, index));
     const td_shape *weight = &infer->inputs[index].shape;
     bool fits = weight->rank == 4;
     for (int32_t axis = 0; fits && axis < 4; axis++)

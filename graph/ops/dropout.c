@@ -7,6 +7,7 @@
  * this kind is called "step.random". */
 
 #include "base/philox.h"
+#include "graph/ops/in_f32.h"
 #include "graph/ops/rules.h"
 
 enum { SEED, UPDATE, FIRST_SAMPLE, N_RANDOM };
@@ -31,7 +32,7 @@ static const td_attr_spec gradient_attrs[] = {
 
 static td_status *dropout_infer(td_infer *infer)
 {
-    TD_TRY(td_infer_require(infer, 0, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, 0, TD_FLOATS));
     const double rate = td_attr_float(infer->attrs, infer->n_attrs, "rate", 0);
     if (!(rate >= 0 && rate < 1))
         return TD_SHAPE_ERROR(infer, "rate %g must be at least 0 and below 1", rate);
@@ -49,11 +50,11 @@ static td_status *dropout_infer(td_infer *infer)
 static void dropout_cost(const td_kernel_call *call, td_cost *out)
 {
     const double bytes = (double)td_tensor_bytes(&call->inputs[0]);
-    *out = (td_cost){30 * bytes / 4, bytes, bytes};
+    *out = (td_cost){30 * (double)td_tensor_elements(&call->inputs[0]), bytes, bytes};
 }
 
 /* Element i of a tensor belongs to sample i / per_sample of the batch; four elements of a sample share a block of bits. */
-static td_status *dropout_reference(const td_kernel_call *call)
+static td_status *dropout_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0];
     const int64_t *random = call->n_inputs > 1 && call->inputs[1].kind != TD_NONE ? call->inputs[1].data : NULL;
@@ -76,6 +77,11 @@ static td_status *dropout_reference(const td_kernel_call *call)
         *out = td_philox_uniform(bits[element % 4]) < (float)rate ? 0 : in * scale;
     }
     return NULL;
+}
+
+static td_status *dropout_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, dropout_reference_f32);
 }
 
 static td_status *dropout_gradient(td_differentiate *d)

@@ -8,15 +8,18 @@
 
 #include "base/memory.h"
 #include "base/sums.h"
-#include "graph/op.h"
+#include "graph/ops/in_f32.h"
+#include "graph/ops/rules.h"
 
 static const td_attr_spec norm_attrs[] = {
     {.name = "epsilon", .type = TD_ATTR_FLOAT, .f = 1e-5, .help = "added to the variance"}, {0}};
 
 /* Input `index` is f32 [n] with n the last dimension of `x`. */
-static td_status *require_row(const td_infer *infer, int32_t index, const td_shape *x)
+static td_status *require_row(const td_infer *infer, int32_t index, int32_t like)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    const td_shape *x = &infer->inputs[like].shape;
+    TD_TRY(td_infer_dense(infer, index, TD_FLOATS));
+    TD_TRY(td_infer_same_dtype(infer, like, index));
     const td_shape *shape = &infer->inputs[index].shape;
     char have[128], want[128];
     if (shape->rank == 1 && td_dim_equal(shape->dims[0], x->dims[x->rank - 1]))
@@ -28,17 +31,18 @@ static td_status *require_row(const td_infer *infer, int32_t index, const td_sha
 
 static td_status *norm_infer(td_infer *infer)
 {
-    TD_TRY(td_infer_require(infer, 0, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, 0, TD_FLOATS));
     const td_shape *x = &infer->inputs[0].shape;
     if (x->rank < 1)
         return TD_SHAPE_ERROR(infer, "it needs at least one axis");
-    TD_TRY(require_row(infer, 1, x));
+    TD_TRY(require_row(infer, 1, 0));
     if (infer->n_inputs > 2 && infer->inputs[2].kind != TD_NONE)
-        TD_TRY(require_row(infer, 2, x));
+        TD_TRY(require_row(infer, 2, 0));
     const double epsilon = td_attr_float(infer->attrs, infer->n_attrs, "epsilon", 1e-5);
     if (!(epsilon >= 0))
         return TD_SHAPE_ERROR(infer, "epsilon %g must not be negative", epsilon);
     td_type statistic = infer->inputs[0];
+    statistic.dtype = TD_F32;
     statistic.shape.rank--;
     infer->outputs[0] = infer->inputs[0];
     infer->outputs[1] = infer->outputs[2] = statistic;
@@ -48,11 +52,12 @@ static td_status *norm_infer(td_infer *infer)
 static void norm_cost(const td_kernel_call *call, td_cost *out)
 {
     const double bytes = (double)td_tensor_bytes(&call->inputs[0]);
-    *out = (td_cost){7 * bytes / 4, bytes + 2 * (double)td_tensor_bytes(&call->inputs[1]),
+    *out = (td_cost){7 * (double)td_tensor_elements(&call->inputs[0]),
+                     bytes + 2 * (double)td_tensor_bytes(&call->inputs[1]),
                      bytes + 2 * (double)td_tensor_bytes(&call->outputs[1])};
 }
 
-static td_status *norm_reference(const td_kernel_call *call)
+static td_status *norm_reference_f32(const td_kernel_call *call)
 {
     const int64_t rows = td_tensor_rows(&call->inputs[0]), n = td_tensor_last(&call->inputs[0]);
     const float epsilon = (float)td_attr_float(call->attrs, call->n_attrs, "epsilon", 1e-5);
@@ -73,6 +78,11 @@ static td_status *norm_reference(const td_kernel_call *call)
         reciprocals[row] = reciprocal;
     }
     return NULL;
+}
+
+static td_status *norm_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, norm_reference_f32);
 }
 
 static td_status *norm_gradient(td_differentiate *d)
@@ -104,12 +114,15 @@ enum { GRADIENT, INPUT, WEIGHT, MEAN, RECIPROCAL };
 
 static td_status *gradient_infer(td_infer *infer)
 {
-    for (int32_t i = 0; i < infer->n_inputs; i++)
+    for (int32_t i = 0; i < MEAN; i++)
+        TD_TRY(td_infer_dense(infer, i, TD_FLOATS));
+    for (int32_t i = MEAN; i < infer->n_inputs; i++)
         TD_TRY(td_infer_require(infer, i, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_same_dtype(infer, INPUT, GRADIENT));
     const td_shape *x = &infer->inputs[INPUT].shape;
     if (x->rank < 1 || !td_shape_equal(x, &infer->inputs[GRADIENT].shape))
         return TD_SHAPE_ERROR(infer, "gradient and input must be of one shape");
-    TD_TRY(require_row(infer, WEIGHT, x));
+    TD_TRY(require_row(infer, WEIGHT, INPUT));
     td_shape statistic = *x;
     statistic.rank--;
     if (!td_shape_equal(&statistic, &infer->inputs[MEAN].shape) ||
@@ -124,7 +137,7 @@ static void gradient_cost(const td_kernel_call *call, td_cost *out)
 {
     const double bytes = (double)td_tensor_bytes(&call->inputs[INPUT]),
                  row = (double)td_tensor_bytes(&call->inputs[WEIGHT]);
-    *out = (td_cost){12 * bytes / 4, 2 * bytes + row, bytes + 2 * row};
+    *out = (td_cost){12 * (double)td_tensor_elements(&call->inputs[INPUT]), 2 * bytes + row, bytes + 2 * row};
 }
 
 /* With h = (x - mean) r and g = gradient * weight: r (g - mean(g) - h mean(g h)). */
@@ -163,7 +176,7 @@ static void column_gradient(const td_kernel_call *call, int64_t rows, int64_t n,
     }
 }
 
-static td_status *gradient_reference(const td_kernel_call *call)
+static td_status *gradient_reference_f32(const td_kernel_call *call)
 {
     const int64_t rows = td_tensor_rows(&call->inputs[INPUT]), n = td_tensor_last(&call->inputs[INPUT]);
     const float *means = call->inputs[MEAN].data, *reciprocals = call->inputs[RECIPROCAL].data;
@@ -175,6 +188,11 @@ static td_status *gradient_reference(const td_kernel_call *call)
                      (const float *)call->inputs[INPUT].data + row * n, call->inputs[WEIGHT].data, means[row],
                      reciprocals[row], n, (float *)call->outputs[0].data + row * n);
     return NULL;
+}
+
+static td_status *gradient_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, gradient_reference_f32);
 }
 
 const td_op td_op_layer_norm_gradient = {

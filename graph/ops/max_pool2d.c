@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/ops/in_f32.h"
 #include "graph/ops/windows.h"
 
 static const td_attr_spec pool_attrs[] = {
@@ -60,7 +61,7 @@ static int32_t largest_of(const float *plane, int64_t height, int64_t width, int
     return best;
 }
 
-static td_status *pool_reference(const td_kernel_call *call)
+static td_status *pool_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *x = &call->inputs[0], *y = &call->outputs[0];
     const int64_t kernel = td_attr_int(call->attrs, call->n_attrs, "kernel", 1),
@@ -77,6 +78,11 @@ static td_status *pool_reference(const td_kernel_call *call)
             }
     }
     return NULL;
+}
+
+static td_status *pool_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, pool_reference_f32);
 }
 
 static td_status *pool_gradient(td_differentiate *d)
@@ -125,7 +131,7 @@ static void gradient_cost(const td_kernel_call *call, td_cost *out)
 }
 
 /* An index outside its plane (which max_pool2d never makes) is passed over. */
-static td_status *gradient_reference(const td_kernel_call *call)
+static td_status *gradient_reference_f32(const td_kernel_call *call)
 {
     const td_tensor *dy = &call->inputs[0], *dx = &call->outputs[0];
     const int64_t windows = dy->dims[2] * dy->dims[3], pixels = dx->dims[2] * dx->dims[3];
@@ -138,6 +144,11 @@ static td_status *gradient_reference(const td_kernel_call *call)
             if (*index >= 0 && *index < pixels)
                 ((float *)dx->data)[p * pixels + *index] += *from;
     return NULL;
+}
+
+static td_status *gradient_reference(const td_kernel_call *call)
+{
+    return td_reference_in_f32(call, gradient_reference_f32);
 }
 
 const td_op td_op_max_pool2d_gradient = {

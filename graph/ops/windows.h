@@ -5,10 +5,10 @@
 #include "base/convolution.h"
 #include "graph/ops/rules.h"
 
-/* Input `index` must be f32 [N, C, H, W]; channels, height and width constant. */
+/* Input `index` must be floats [N, C, H, W]; channels, height and width constant. */
 static inline td_status *window_require_images(const td_infer *infer, int32_t index)
 {
-    TD_TRY(td_infer_require(infer, index, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_dense(infer, index, TD_FLOATS));
     const td_shape *x = &infer->inputs[index].shape;
     bool fits = x->rank == 4;
     for (int32_t axis = 1; fits && axis < 4; axis++)

@@ -32,7 +32,16 @@ typedef struct td_store td_store;
 typedef struct td_machine td_machine;
 
 /* What layers compute in: see td_train_options. */
-typedef enum td_precision { TD_FP32 = 0, TD_DENSE_BF16 } td_precision;
+typedef enum td_precision { TD_FP32 = 0, TD_MIXED_BF16, TD_MIXED_FP16 } td_precision;
+
+/* The dynamic loss scale of TD_MIXED_FP16: backward computes gradients times the scale, so that small ones do not vanish in f16,
+ * and the update divides by it. A step whose gradients then overflow is left out; docs/precision.md has the rules. */
+typedef struct td_loss_scale_options {
+    double initial;          /* a power of two, like minimum; 2^16 */
+    int64_t growth_interval; /* updates in a row after which the scale doubles; 2,000 */
+    int64_t hysteresis;      /* overflows before the first halving, the one that halves included; 2 */
+    double minimum;          /* a run whose gradients overflow at this scale ends with an error; 1 */
+} td_loss_scale_options;
 
 /* Where the updates of dense parameters are made, with optimizer state and the parameters themselves. */
 typedef enum td_offload {
@@ -42,7 +51,9 @@ typedef enum td_offload {
 
 typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
 
-/* What becomes of a step whose loss is not a finite number. It never touches parameters or state. */
+/* What becomes of a step whose loss is not a finite number: it never touches parameters or state. The same goes for a step whose
+ * loss is finite and a gradient is not, where gradients are looked at: with TD_NAN_SKIP, with clip_norm, and in TD_MIXED_FP16,
+ * whose loss scale then decides instead of this. Otherwise such a step makes its update, and the run ends at the next. */
 typedef enum td_on_nan {
     TD_NAN_STOP = 0, /* the run ends with an error that names the first op which made such a number, and the step */
     TD_NAN_SKIP      /* its update is left out, counted and logged as a warning; the step counts, the update does not */
@@ -96,9 +107,10 @@ typedef struct td_train_options {
     td_on_nan on_nan;
     bool keep_dumps;         /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
     td_table_options tables; /* by td_tables: the text is owned */
-    /* TD_DENSE_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
+    /* TD_MIXED_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
      * parameters and optimizers stay f32, and so does everything else. */
     td_precision precision;
+    td_loss_scale_options loss_scale; /* of TD_MIXED_FP16 */
     td_option_list devices, placements, groups, keep_fp32, recompute;
     char *default_device;
     td_machine *machine;

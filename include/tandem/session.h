@@ -49,6 +49,10 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
 /* Steps and updates of the training so far; evaluating adds none. */
 int64_t td_store_steps(const td_store *store);
 int64_t td_store_updates(const td_store *store);
+/* The loss scale of the next step, 0 where no plan with one has run yet, and how many steps were left out because gradients
+ * overflowed at theirs (td_loss_scale_options). Checkpoints hold both. */
+double td_store_loss_scale(const td_store *store);
+int64_t td_store_overflows(const td_store *store);
 /* The loss of the last update; checkpoints hold it. NaN: there was none yet. */
 double td_store_last_loss(const td_store *store);
 /* Sum modulo 2^64 of xxh64(bytes, seed = xxh64 of the name, then plus the index): over the rows of tables (parameters that are
@@ -74,8 +78,12 @@ typedef struct td_step_report {
     int64_t step; /* from 1: of the training, over the store's life; of an evaluation, over the session's */
     int64_t samples;
     float loss;
-    bool skipped;   /* the loss is not finite and the update was left out (TD_NAN_SKIP); there are no outputs then */
-    double seconds; /* since the previous report, or since the step began if it is the first of a run */
+    bool skipped; /* the loss or a gradient is not finite and the update was left out; there are no outputs then */
+    const char
+        *overflowed; /* of a skipped step whose loss is finite: the parameter whose gradient was the first that is not;
+                             * lives as long as the plan */
+    double loss_scale; /* that this step had; 0: there is none */
+    double seconds;    /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
     float gradient_norm;   /* of all gradients before clipping; NaN where none is asked for (clip_norm) */
     const td_batch *batch; /* valid during the call */
@@ -97,7 +105,8 @@ void td_session_destroy(td_session *session);
  * a step in flight by then still ends, and is reported to on_step.
  * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
  * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. A loss
- * that is not finite is an error of code TD_NOT_FINITE or a skipped step, as options.on_nan says. */
+ * that is not finite is an error of code TD_NOT_FINITE or a skipped step, as options.on_nan says; so is a gradient, unless the
+ * loss scale of TD_MIXED_FP16 decides. */
 td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step,
                           void *context) TD_MUST_USE;
 /* One step on a batch in hand. */

@@ -75,7 +75,8 @@ static double tolerance_of(const conformance_device *device, const built_case *b
         return 0;
     /* A sum in f32 and one in double may be rounded to neighbours in 16 bit. */
     const td_node *node = &built->graph->nodes[built->node];
-    return built->graph->values[node->outputs[0]].dtype == TD_BF16 ? 0x1p-7 : near_tolerance;
+    const td_dtype dtype = built->graph->values[node->outputs[0]].dtype;
+    return dtype == TD_BF16 ? 0x1p-7 : dtype == TD_F16 ? 0x1p-10 : near_tolerance;
 }
 
 /* All numbers of threads agree with each other bit for bit on devices that promise it, whatever they are compared with. */

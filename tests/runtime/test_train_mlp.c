@@ -151,18 +151,18 @@ static void test_layers_in_bf16_learn_alike_and_a_cut_gives_the_same_bits(void *
     record full, one, cut, all, kept, last;
     td_session_counters counters;
     uint64_t in_f32 = train(NULL, NULL, &full, &counters);
-    uint64_t single = train_in(TD_DENSE_BF16, NULL, NULL, NULL, &one, &counters);
+    uint64_t single = train_in(TD_MIXED_BF16, NULL, NULL, NULL, &one, &counters);
     assert_true(single != in_f32);
     for (int i = 0; i < 5; i++)
         assert_true(fabsf(one.losses[i] - full.losses[i]) < 0.02f * full.losses[i]);
     assert_true(one.losses[STEPS - 2] < 0.5f * one.losses[0]);
-    assert_true(single == train_in(TD_DENSE_BF16, NULL, "emulated:memory=64MiB,cores=1", "fc.1*", &cut, &counters));
+    assert_true(single == train_in(TD_MIXED_BF16, NULL, "emulated:memory=64MiB,cores=1", "fc.1*", &cut, &counters));
     assert_memory_equal(one.losses, cut.losses, sizeof one.losses);
     assert_true(counters.to_device_bytes > 0);
-    assert_true(single == train_in(TD_DENSE_BF16, NULL, "emulated:memory=64MiB,cores=1", NULL, &all, &counters));
-    assert_true(in_f32 == train_in(TD_DENSE_BF16, "*", NULL, NULL, &kept, &counters));
+    assert_true(single == train_in(TD_MIXED_BF16, NULL, "emulated:memory=64MiB,cores=1", NULL, &all, &counters));
+    assert_true(in_f32 == train_in(TD_MIXED_BF16, "*", NULL, NULL, &kept, &counters));
     assert_memory_equal(full.losses, kept.losses, sizeof full.losses);
-    uint64_t mixed = train_in(TD_DENSE_BF16, "fc.2/*", NULL, NULL, &last, &counters);
+    uint64_t mixed = train_in(TD_MIXED_BF16, "fc.2/*", NULL, NULL, &last, &counters);
     assert_true(mixed != single && mixed != in_f32);
 }
 

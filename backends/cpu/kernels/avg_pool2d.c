@@ -71,7 +71,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(avg_pool2d) = {.op = "avg_pool2d", .supports = supports, .run = run};
+const td_cpu_kernel TD_KERNEL(avg_pool2d) = {.op = "avg_pool2d", .supports = supports, .widens = true, .run = run};
 
 /* ---- gradient ------------------------------------------------------------------------------------------------------------------ */
 
@@ -100,4 +100,4 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 }
 
 const td_cpu_kernel TD_KERNEL(avg_pool2d_gradient) = {
-    .op = "avg_pool2d_gradient", .supports = supports, .run = run_gradient};
+    .op = "avg_pool2d_gradient", .supports = supports, .widens = true, .run = run_gradient};

@@ -120,7 +120,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(batch_norm) = {.op = "batch_norm", .supports = supports, .run = run};
+const td_cpu_kernel TD_KERNEL(batch_norm) = {.op = "batch_norm", .supports = supports, .widens = true, .run = run};
 
 /* ---- gradient ------------------------------------------------------------------------------------------------------------ */
 
@@ -187,4 +187,4 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 }
 
 const td_cpu_kernel TD_KERNEL(batch_norm_gradient) = {
-    .op = "batch_norm_gradient", .supports = supports, .run = run_gradient};
+    .op = "batch_norm_gradient", .supports = supports, .widens = true, .run = run_gradient};

@@ -271,6 +271,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 
 const td_cpu_kernel TD_KERNEL(causal_attention) = {.op = "causal_attention",
                                                    .supports = supports,
+                                                   .widens = true,
                                                    .prepare = prepare,
                                                    .destroy = td_free,
                                                    .scratch_bytes = scratch_bytes,
@@ -409,6 +410,7 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 
 const td_cpu_kernel TD_KERNEL(causal_attention_gradient) = {.op = "causal_attention_gradient",
                                                             .supports = supports,
+                                                            .widens = true,
                                                             .prepare = prepare,
                                                             .destroy = td_free,
                                                             .scratch_bytes = gradient_scratch_bytes,

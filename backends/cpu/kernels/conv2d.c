@@ -249,12 +249,14 @@ static td_status *run_gathering(const td_kernel_call *call, td_team *team, void 
 
 const td_cpu_kernel TD_KERNEL(conv2d) = {.op = "conv2d",
                                          .supports = conv_supports,
+                                         .widens = true,
                                          .prepare = prepare,
                                          .destroy = td_free,
                                          .scratch_bytes = scratch_bytes,
                                          .run = run_gathering};
 const td_cpu_kernel TD_KERNEL(conv2d_input_gradient) = {.op = "conv2d_input_gradient",
                                                         .supports = conv_supports,
+                                                        .widens = true,
                                                         .prepare = prepare,
                                                         .destroy = td_free,
                                                         .scratch_bytes = scratch_bytes,

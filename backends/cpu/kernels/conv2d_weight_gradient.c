@@ -196,6 +196,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 
 const td_cpu_kernel TD_KERNEL(conv2d_weight_gradient) = {.op = "conv2d_weight_gradient",
                                                          .supports = conv_supports,
+                                                         .widens = true,
                                                          .prepare = prepare,
                                                          .destroy = td_free,
                                                          .scratch_bytes = scratch_bytes,
@@ -224,4 +225,4 @@ static td_status *run_bias(const td_kernel_call *call, td_team *team, void *stat
 }
 
 const td_cpu_kernel TD_KERNEL(conv2d_bias_gradient) = {
-    .op = "conv2d_bias_gradient", .supports = conv_supports, .run = run_bias};
+    .op = "conv2d_bias_gradient", .supports = conv_supports, .widens = true, .run = run_bias};

@@ -92,5 +92,6 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(dropout) = {.op = "dropout", .supports = supports, .run = run};
-const td_cpu_kernel TD_KERNEL(dropout_gradient) = {.op = "dropout_gradient", .supports = supports, .run = run};
+const td_cpu_kernel TD_KERNEL(dropout) = {.op = "dropout", .supports = supports, .widens = true, .run = run};
+const td_cpu_kernel TD_KERNEL(dropout_gradient) = {
+    .op = "dropout_gradient", .supports = supports, .widens = true, .run = run};

@@ -88,4 +88,4 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 }
 
 const td_cpu_kernel TD_KERNEL(gather_gradient) = {
-    .op = "gather_gradient", .supports = supports_gradient, .run = run_gradient};
+    .op = "gather_gradient", .supports = supports_gradient, .widens = true, .run = run_gradient};

@@ -227,7 +227,7 @@ typedef struct block {
 
 static gemm_source a_of(const td_gemm_piece *piece, const block *at)
 {
-    gemm_source a = {piece->a, piece->lda, piece->is_bf16};
+    gemm_source a = {piece->a, piece->lda, piece->narrow};
     return piece->transpose_a ? gemm_source_at(a, at->k, at->row) : gemm_source_at(a, at->row, at->k);
 }
 
@@ -241,7 +241,7 @@ static void pack_a(const td_gemm_piece *piece, const block *at, float *to)
 
 static void pack_b(const td_gemm_piece *piece, int64_t k, int64_t span, float *to)
 {
-    gemm_source b = {piece->b, piece->ldb, piece->is_bf16};
+    gemm_source b = {piece->b, piece->ldb, piece->narrow};
     if (piece->transpose_b)
         gemm_pack_across(gemm_source_at(b, 0, k), GEMM_COLUMNS, piece->n, span, to);
     else
@@ -262,7 +262,7 @@ static ahead ahead_of(const td_gemm_piece *piece, const block *at)
     next.rows = least(piece->m - next.row, TD_GEMM_PACKED_ROWS);
     next.span = least(piece->k - next.k, at->span);
     int64_t lines = piece->transpose_a ? next.span : next.rows, width = piece->transpose_a ? next.rows : next.span;
-    int64_t element_bytes = piece->is_bf16 ? 2 : 4;
+    int64_t element_bytes = piece->narrow ? 2 : 4;
     return (ahead){.data = a_of(piece, &next).data,
                    .rows = lines,
                    .row_bytes = width * element_bytes,

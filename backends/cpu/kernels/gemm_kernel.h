@@ -15,16 +15,11 @@ static inline int64_t last_of(const td_tensor *tensor)
     return tensor->dims[tensor->rank - 1];
 }
 
-static inline bool is_dense_f32(const td_tensor *tensor)
-{
-    return td_cpu_is(tensor, TD_DENSE, TD_F32);
-}
-
-/* All of f32, or all of bf16. */
-static inline bool are_alike_f32_or_bf16(const td_kernel_call *call)
+/* All of f32, all of bf16, or all of f16. */
+static inline bool are_alike_floats(const td_kernel_call *call)
 {
     td_dtype dtype = call->inputs[0].dtype;
-    if (dtype != TD_F32 && dtype != TD_BF16)
+    if (dtype != TD_F32 && dtype != TD_BF16 && dtype != TD_F16)
         return false;
     for (int32_t i = 0; i < call->n_inputs; i++)
         if (call->inputs[i].kind != TD_NONE && !td_cpu_is(&call->inputs[i], TD_DENSE, dtype))
@@ -32,9 +27,10 @@ static inline bool are_alike_f32_or_bf16(const td_kernel_call *call)
     return true;
 }
 
-static inline bool is_bf16(const td_kernel_call *call)
+static inline td_gemm_narrow narrow_of(const td_kernel_call *call)
 {
-    return call->inputs[0].dtype == TD_BF16;
+    const td_dtype dtype = call->inputs[0].dtype;
+    return dtype == TD_BF16 ? TD_GEMM_BF16 : dtype == TD_F16 ? TD_GEMM_F16 : TD_GEMM_F32;
 }
 
 static inline void destroy_gemm(void *state)

@@ -15,19 +15,22 @@
 typedef struct gemm_source {
     const void *data;
     int64_t leading;
-    bool is_bf16;
+    td_gemm_narrow narrow;
 } gemm_source;
 
 static inline gemm_source gemm_source_at(gemm_source s, int64_t line, int64_t i)
 {
-    s.data = (const char *)s.data + (line * s.leading + i) * (s.is_bf16 ? 2 : 4);
+    s.data = (const char *)s.data + (line * s.leading + i) * (s.narrow ? 2 : 4);
     return s;
 }
 
 static inline float gemm_element(gemm_source s, int64_t line, int64_t i)
 {
     int64_t at = line * s.leading + i;
-    return s.is_bf16 ? td_bf16_to_f32(((const uint16_t *)s.data)[at]) : ((const float *)s.data)[at];
+    if (!s.narrow)
+        return ((const float *)s.data)[at];
+    const uint16_t bits = ((const uint16_t *)s.data)[at];
+    return s.narrow == TD_GEMM_BF16 ? td_bf16_to_f32(bits) : td_f16_to_f32(bits);
 }
 
 enum { GEMM_PACK_K = 16 }; /* k of one panel before the next: sources are read by whole cache lines */
@@ -36,9 +39,11 @@ enum { GEMM_PACK_K = 16 }; /* k of one panel before the next: sources are read b
 static inline __m256 gemm_load_eight(gemm_source s, int64_t line, int64_t i)
 {
     int64_t at = line * s.leading + i;
-    if (!s.is_bf16)
+    if (!s.narrow)
         return _mm256_loadu_ps((const float *)s.data + at);
     __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)s.data + at));
+    if (s.narrow == TD_GEMM_F16)
+        return _mm256_cvtph_ps(bits);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 

@@ -73,7 +73,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(layer_norm) = {.op = "layer_norm", .supports = supports, .run = run};
+const td_cpu_kernel TD_KERNEL(layer_norm) = {.op = "layer_norm", .supports = supports, .widens = true, .run = run};
 
 /* ---- gradient ------------------------------------------------------------------------------------------------------------------ */
 
@@ -177,5 +177,8 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(layer_norm_gradient) = {
-    .op = "layer_norm_gradient", .supports = supports, .scratch_bytes = scratch_bytes, .run = run_gradient};
+const td_cpu_kernel TD_KERNEL(layer_norm_gradient) = {.op = "layer_norm_gradient",
+                                                      .supports = supports,
+                                                      .widens = true,
+                                                      .scratch_bytes = scratch_bytes,
+                                                      .run = run_gradient};

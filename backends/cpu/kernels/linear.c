@@ -1,4 +1,4 @@
-/* linear and the gradients of its x and its weight, f32 or bf16, as matrix products (backends/cpu/gemm.h). The bias's gradient is a
+/* linear and the gradients of its x and its weight, f32, bf16 or f16, as matrix products (backends/cpu/gemm.h). The bias's gradient is a
  * sum of columns: reduce.c.
  *
  *   linear                  y [.., out] = x [.., in] W^T + b, perhaps max(y, 0)
@@ -24,7 +24,7 @@ static td_gemm_shape linear_shape(const td_kernel_call *call)
                            .transpose_b = true,
                            .has_bias = has_third(call),
                            .relu = td_cpu_attr_bool(call, "relu", false),
-                           .is_bf16 = is_bf16(call)};
+                           .narrow = narrow_of(call)};
 }
 
 static td_status *linear_prepare(const td_cpu_engine *engine, const td_kernel_call *call, void **out_state)
@@ -46,7 +46,7 @@ static td_status *linear_run(const td_kernel_call *call, td_team *team, void *st
 
 const td_cpu_kernel TD_KERNEL(linear) = {
     .op = "linear",
-    .supports = are_alike_f32_or_bf16,
+    .supports = are_alike_floats,
     .prepare = linear_prepare,
     .destroy = destroy_gemm,
     .scratch_bytes = gemm_scratch_bytes,
@@ -63,7 +63,7 @@ static td_gemm_shape input_gradient_shape(const td_kernel_call *call)
                            .n = weight->dims[1],
                            .k = weight->dims[0],
                            .has_mask = has_third(call),
-                           .is_bf16 = is_bf16(call)};
+                           .narrow = narrow_of(call)};
 }
 
 static td_status *input_gradient_prepare(const td_cpu_engine *engine, const td_kernel_call *call, void **out_state)
@@ -85,7 +85,7 @@ static td_status *input_gradient_run(const td_kernel_call *call, td_team *team, 
 
 const td_cpu_kernel TD_KERNEL(linear_input_gradient) = {
     .op = "linear_input_gradient",
-    .supports = are_alike_f32_or_bf16,
+    .supports = are_alike_floats,
     .prepare = input_gradient_prepare,
     .destroy = destroy_gemm,
     .scratch_bytes = gemm_scratch_bytes,
@@ -98,7 +98,7 @@ static td_gemm_shape weight_gradient_shape(const td_kernel_call *call)
 {
     const td_tensor *dy = &call->inputs[0], *x = &call->inputs[1];
     return (td_gemm_shape){
-        .batch = 1, .m = last_of(dy), .n = last_of(x), .k = rows_of(x), .transpose_a = true, .is_bf16 = is_bf16(call)};
+        .batch = 1, .m = last_of(dy), .n = last_of(x), .k = rows_of(x), .transpose_a = true, .narrow = narrow_of(call)};
 }
 
 static td_status *weight_gradient_prepare(const td_cpu_engine *engine, const td_kernel_call *call, void **out_state)
@@ -117,7 +117,7 @@ static td_status *weight_gradient_run(const td_kernel_call *call, td_team *team,
 
 const td_cpu_kernel TD_KERNEL(linear_weight_gradient) = {
     .op = "linear_weight_gradient",
-    .supports = are_alike_f32_or_bf16,
+    .supports = are_alike_floats,
     .prepare = weight_gradient_prepare,
     .destroy = destroy_gemm,
     .scratch_bytes = gemm_scratch_bytes,

@@ -1,10 +1,10 @@
-/* matmul: products of the last two axes, f32, over equal leading axes or with one b for all (backends/cpu/gemm.h). */
+/* matmul: products of the last two axes, f32, bf16 or f16, over equal leading axes or with one b for all (backends/cpu/gemm.h). */
 #include "backends/cpu/kernels/gemm_kernel.h"
 
 static bool supports(const td_kernel_call *call)
 {
     const td_tensor *a = &call->inputs[0], *b = &call->inputs[1];
-    return is_dense_f32(a) && is_dense_f32(b) && a->rank >= 2 && b->rank >= 2;
+    return are_alike_floats(call) && a->rank >= 2 && b->rank >= 2;
 }
 
 /* With one b for all and a as it is, the leading axes are just more rows. */
@@ -18,7 +18,8 @@ static td_gemm_shape shape_of(const td_kernel_call *call)
                            .k = a->dims[a->rank - (ta ? 2 : 1)],
                            .transpose_a = ta,
                            .transpose_b = tb,
-                           .shared_b = b->rank < a->rank};
+                           .shared_b = b->rank < a->rank,
+                           .narrow = narrow_of(call)};
     if (shape.shared_b && !ta) {
         shape.m *= shape.batch;
         shape.batch = 1;

@@ -83,7 +83,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     return NULL;
 }
 
-const td_cpu_kernel TD_KERNEL(max_pool2d) = {.op = "max_pool2d", .supports = supports, .run = run};
+const td_cpu_kernel TD_KERNEL(max_pool2d) = {.op = "max_pool2d", .supports = supports, .widens = true, .run = run};
 
 /* ---- gradient ------------------------------------------------------------------------------------------------------------------ */
 
@@ -112,4 +112,4 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 }
 
 const td_cpu_kernel TD_KERNEL(max_pool2d_gradient) = {
-    .op = "max_pool2d_gradient", .supports = supports, .run = run_gradient};
+    .op = "max_pool2d_gradient", .supports = supports, .widens = true, .run = run_gradient};
