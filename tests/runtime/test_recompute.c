@@ -130,7 +130,7 @@ static void test_bits_are_those_of_a_run_that_keeps_everything(void **state)
                                   {.level = TD_O2, .clip = true},
                                   {.level = TD_O2, .cut = true},
                                   {.level = TD_O2, .cut = true, .clip = true},
-                                  {.level = TD_O2, .precision = TD_DENSE_BF16}};
+                                  {.level = TD_O2, .precision = TD_MIXED_BF16}};
     static const char *const patterns[][2] = {
         {"h.*", NULL}, {"*", NULL}, {"h.*.up*", "*norm*"}, {"h.1*", "h.2.*"}, {"*dropout*", NULL}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
