@@ -2,6 +2,8 @@
  * where every (partition, segment) begins, puts its items there. So each partition keeps the order of sources and positions. */
 #include "backends/cpu/row_groups.h"
 
+#include "base/prefetch.h"
+
 enum { SEGMENT = 8192, IDS_PER_PARTITION = 512 };
 
 int32_t td_row_partitions(int64_t count)
@@ -98,7 +100,9 @@ static void deal_segment(void *context, int64_t index, int32_t thread)
         int64_t end = td_lookup_begin(s.source, bag + 1);
         for (end = end < s.end ? end : s.end; i < end; i++) {
             const int64_t row = td_lookup_row(s.source, i);
-            s.table->items[s.ends[td_row_hash(row) >> shift]++] = (td_row_item){row, (uint32_t)bag, (uint32_t)i};
+            td_row_item *item = s.table->items + s.ends[td_row_hash(row) >> shift]++;
+            __builtin_prefetch(item + TD_PREFETCH_LINE / sizeof *item, 1);
+            *item = (td_row_item){row, (uint32_t)bag, (uint32_t)i};
         }
     }
 }
@@ -187,6 +191,8 @@ void td_row_groups_find(const td_row_table *table, int32_t partition, td_row_wor
     const int64_t n = td_row_partition_size(table, partition);
     const td_row_item *items = table->items ? table->items + table->begins[partition] : workspace->items;
     grouping g;
+    for (int64_t i = 0; table->items && i < n; i += TD_PREFETCH_LINE / sizeof *items) /* written by other cores */
+        __builtin_prefetch(items + i);
     if (!table->items)
         list_items(table, workspace->items);
     lay_out(&g,

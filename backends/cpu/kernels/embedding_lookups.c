@@ -32,21 +32,47 @@ static void copy_columns(const part *p, int64_t begin, int64_t end)
         memcpy(p->out + i * p->pitch, p->dense + i * dim, (size_t)dim * sizeof(float));
 }
 
-static void copy_rows(const part *p, int64_t begin, int64_t end)
+/* Ids are checked, and the first rows asked for, a little ahead of their use: reading all ids of a run at once would wait for
+ * the memory that holds them. */
+typedef struct ahead {
+    td_cpu_lookup *lookup;
+    int64_t checked, end; /* positions: good ones end here, the run's end there */
+} ahead;
+
+enum { CHECK = 64 }; /* ids at once, at least */
+
+/* Whether the ids before `position`, and those whose rows are asked for meanwhile, are good. */
+static inline bool good_until(ahead *a, int64_t position)
+{
+    int64_t wanted = position + TD_LOOKUP_PREFETCH;
+    if (wanted <= a->checked || a->checked == a->end)
+        return true;
+    wanted = wanted + CHECK < a->end ? wanted + CHECK : a->end;
+    if (!td_cpu_lookup_good(a->lookup, a->checked, wanted))
+        return false;
+    a->checked = wanted;
+    return true;
+}
+
+static void copy_rows(const part *p, int64_t begin, int64_t end, ahead *a)
 {
     const td_cpu_lookup *lookup = &p->bags.lookup;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && good_until(a, i + 1); i++) {
         if (i + TD_LOOKUP_PREFETCH < end)
             td_cpu_lookup_prefetch(lookup, i + TD_LOOKUP_PREFETCH);
         td_bag_copy_row(lookup, i, p->out + i * p->pitch);
     }
 }
 
-static void pool(const part *p, int64_t first, int64_t last, int64_t limit)
+static void pool(const part *p, int64_t first, int64_t last, ahead *a)
 {
     const td_lookup *ids = &p->bags.lookup.ids;
-    for (int64_t bag = first; bag < last; bag++)
-        td_bag_pool(&p->bags, td_lookup_begin(ids, bag), td_lookup_begin(ids, bag + 1), limit, p->out + bag * p->pitch);
+    for (int64_t bag = first; bag < last; bag++) {
+        const int64_t end = td_lookup_begin(ids, bag + 1);
+        if (!good_until(a, end))
+            return;
+        td_bag_pool(&p->bags, td_lookup_begin(ids, bag), end, a->checked, p->out + bag * p->pitch);
+    }
 }
 
 static void run_rows(part *p, int64_t first, int64_t last)
@@ -57,14 +83,15 @@ static void run_rows(part *p, int64_t first, int64_t last)
         return;
     }
     const int64_t begin = td_lookup_begin(&lookup->ids, first), end = td_lookup_begin(&lookup->ids, last);
-    if (!td_cpu_lookup_good(lookup, begin, end))
+    ahead a = {lookup, begin, end};
+    if (!good_until(&a, begin))
         return;
-    for (int64_t i = begin; i < end && i < begin + TD_LOOKUP_PREFETCH; i++)
+    for (int64_t i = begin; i < a.checked && i < begin + TD_LOOKUP_PREFETCH; i++)
         td_cpu_lookup_prefetch(lookup, i);
     if (p->plain)
-        copy_rows(p, first, last);
+        copy_rows(p, first, last, &a);
     else
-        pool(p, first, last, end);
+        pool(p, first, last, &a);
 }
 
 static void run_one(void *context, int64_t run, int32_t thread)

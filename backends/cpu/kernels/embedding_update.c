@@ -61,12 +61,25 @@ static const float *row_gradient(const td_table_task *task, const td_row_groups 
     return total;
 }
 
+enum { GRADIENTS_AHEAD = 4, MOST_ASKED = 4 }; /* groups; gradients of a group */
+
+/* Asks for the first gradients of a row's sum: those of a table of several sources come in their order. */
+TD_PREFETCHES void prefetch_gradients(const td_table_task *task, const td_row_groups *groups, int64_t group)
+{
+    const td_table_source *source = task->table->sources;
+    const int64_t end = groups->starts[group + 1];
+    for (int64_t i = groups->starts[group]; i < end && i < groups->starts[group] + MOST_ASKED; i++)
+        td_prefetch_row(source->gradient + groups->items[groups->order[i]].bag * source->pitch,
+                        task->table->target.dim * (int64_t)sizeof(float));
+}
+
 static void update_partition(const td_table_task *task)
 {
     const td_table_update *table = task->table;
     const td_update_target *target = &table->target;
     td_row_workspace workspace;
     td_row_groups groups;
+    const bool near_gradients = table->rows.n_sources == 1;
     float near[2 * TD_LONG_ROW], *sums = task->sums ? task->sums : near;
     td_row_groups_find(&table->rows, task->partition, &workspace, &groups);
     for (int64_t g = 0; g < groups.n && g < TD_UPDATE_PREFETCH_ROWS; g++)
@@ -74,6 +87,8 @@ static void update_partition(const td_table_task *task)
     for (int64_t g = 0; g < groups.n; g++) {
         if (g + TD_UPDATE_PREFETCH_ROWS < groups.n)
             td_update_prefetch(target, groups.rows[g + TD_UPDATE_PREFETCH_ROWS]);
+        if (near_gradients && g + GRADIENTS_AHEAD < groups.n)
+            prefetch_gradients(task, &groups, g + GRADIENTS_AHEAD);
         td_update_row(target, groups.rows[g], row_gradient(task, &groups, g, sums));
     }
 }

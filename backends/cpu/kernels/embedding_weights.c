@@ -29,7 +29,7 @@ static void bags_of(bag_work *work, const td_kernel_call *call)
     work->out = call->outputs[0].data;
 }
 
-static void prefetch_first(const td_cpu_lookup *lookup, int64_t begin, int64_t end)
+TD_PREFETCHES void prefetch_first(const td_cpu_lookup *lookup, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end && i < begin + TD_LOOKUP_PREFETCH; i++)
         td_cpu_lookup_prefetch(lookup, i);
