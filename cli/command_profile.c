@@ -13,14 +13,12 @@
 typedef struct opened {
     char *path;
     td_trace *trace;
-    td_view *view;
-    td_step_trace *steps;
+    td_analysis *analysis;
 } opened;
 
 static void close_trace(opened *o)
 {
-    td_step_trace_destroy(o->steps);
-    td_view_destroy(o->view);
+    td_analysis_destroy(o->analysis);
     td_trace_destroy(o->trace);
     td_free(o->path);
 }
@@ -44,8 +42,7 @@ static td_status *open_trace(const td_arguments *arguments, opened *o)
     TD_TRY(number_of(arguments, "--window", -1, &window));
     TD_TRY(td_trace_locate(arguments->words[0], &o->path));
     TD_TRY(td_trace_read(o->path, &o->trace));
-    TD_TRY(td_status_prefix(td_view_create(o->trace, (int32_t)window, &o->view), "%s", o->path));
-    return td_step_trace_create(o->view, &o->steps);
+    return td_status_prefix(td_analysis_create(o->trace, (int32_t)window, &o->analysis), "%s", o->path);
 }
 
 static td_status *show(const td_arguments *arguments, const opened *o)
@@ -54,12 +51,16 @@ static td_status *show(const td_arguments *arguments, const opened *o)
     TD_TRY(number_of(arguments, "--step", 0, &step));
     if (td_argument_flag(arguments, "--json")) {
         json_t *json = NULL;
-        TD_TRY(td_report_json(o->steps, &json));
+        TD_TRY(td_report_json(o->analysis, &json));
         return td_json_print(json, arguments->out);
     }
     if (td_argument(arguments, "--step"))
-        return td_profile_print_step(o->steps, step, arguments->out);
-    return td_profile_print_steps(o->steps, arguments->out);
+        return td_profile_print_step(o->analysis->steps, step, arguments->out);
+    if (td_argument_flag(arguments, "--op-info"))
+        return td_profile_print_op_info(o->analysis, arguments->out);
+    TD_TRY(td_profile_print_steps(o->analysis->steps, arguments->out));
+    TD_TRY(td_profile_print_ops(o->analysis, arguments->out));
+    return td_profile_print_rest(o->analysis, arguments->out);
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -74,6 +75,7 @@ static td_status *run(const td_arguments *arguments)
 
 static const td_command_option options[] = {
     {"--step", "N", "one step: its critical path, piece by piece"},
+    {"--op-info", NULL, "every op: count, shapes, dtypes, attributes; those that the planner inserted are marked"},
     {"--window", "N", "which recorded window of the trace, from 0; without it the last"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
@@ -82,7 +84,7 @@ static const td_command_option options[] = {
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
-    .usage = "RUN|TRACE [--step N] [--window N] [--json]",
+    .usage = "RUN|TRACE [--step N] [--op-info] [--window N] [--json]",
     .least = 1,
     .most = 1,
     .options = options,

@@ -4,11 +4,19 @@
 
 #include <stdio.h>
 
-#include "profiler/steps.h"
+#include "profiler/advice.h"
 
 /* The steps, where their time went, subgraphs, copies, lanes. */
 td_status *td_profile_print_steps(const td_step_trace *trace, FILE *out) TD_MUST_USE;
 /* One step: its numbers and its critical path, piece by piece. */
 td_status *td_profile_print_step(const td_step_trace *trace, int64_t step, FILE *out) TD_MUST_USE;
+
+/* ---- profile_ops.c ---- */
+/* Time by device and by type of op, and the ops that take most. */
+td_status *td_profile_print_ops(const td_analysis *analysis, FILE *out) TD_MUST_USE;
+/* Every op: type, count, shapes, attributes, what the planner inserted. */
+td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out) TD_MUST_USE;
+/* Data pipeline, processor time, memory of devices, and advice. */
+td_status *td_profile_print_rest(const td_analysis *analysis, FILE *out) TD_MUST_USE;
 
 #endif

@@ -81,7 +81,9 @@ static void read_device(const json_t *json, td_trace_device *out)
                              .state_bytes = count_of(json, "state_bytes"),
                              .arena_bytes = count_of(json, "arena_bytes"),
                              .link_bytes_per_s = number_of(json, "link_bytes_per_s"),
-                             .link_latency_s = number_of(json, "link_latency_s")};
+                             .link_latency_s = number_of(json, "link_latency_s"),
+                             .flops_per_s = number_of(json, "flops_per_s"),
+                             .memory_bytes_per_s = number_of(json, "memory_bytes_per_s")};
 }
 
 static void read_value(const td_trace_plan *plan, const json_t *json, td_trace_value *out)

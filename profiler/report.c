@@ -86,8 +86,102 @@ static json_t *trace_json(const td_trace *trace)
                      threads);
 }
 
-td_status *td_report_json(const td_step_trace *trace, json_t **out_json)
+static json_t *op_row_json(const td_op_statistics *ops, const td_op_row *row)
 {
+    double steps = (double)(ops->steps ? ops->steps : 1), seconds = 1e-9 * (double)row->self_ns;
+    json_t *json =
+        json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "name", row->name, "device", row->device, "count",
+                  (json_int_t)row->count, "total_ms", MS(row->total_ns) / steps, "self_ms", MS(row->self_ns) / steps,
+                  "share", (double)row->self_ns / (double)(ops->self_ns + !ops->self_ns), "flops_per_s",
+                  seconds > 0 ? row->flops / seconds : 0, "bytes_per_s", seconds > 0 ? row->bytes / seconds : 0,
+                  "reached", td_op_reached(ops->view, row));
+    if (row->node >= 0) {
+        const td_trace_plan *plan = ops->view->plan;
+        const td_trace_node *node = &plan->nodes[row->node];
+        static const char *const phases[] = {"forward", "backward", "update"};
+        char inputs[1024], outputs[512];
+        json_object_set_new(json, "op", json_string(row->op));
+        json_object_set_new(json, "subgraph", json_string(plan->subgraphs[node->subgraph].name));
+        json_object_set_new(json, "phase", json_string(phases[node->phase]));
+        json_object_set_new(json, "inputs",
+                            json_string(td_op_shapes(plan, node->inputs, node->n_inputs, inputs, sizeof inputs)));
+        json_object_set_new(json, "outputs",
+                            json_string(td_op_shapes(plan, node->outputs, node->n_outputs, outputs, sizeof outputs)));
+        json_object_set_new(json, "attributes", json_string(node->attributes));
+        json_object_set_new(json, "inserted", json_boolean(node->inserted));
+        json_object_set_new(json, "planned_ms", json_real(node->estimated_ms));
+    }
+    return json;
+}
+
+static json_t *op_rows_json(const td_op_statistics *ops, const td_op_rows *rows)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < rows->n; i++)
+        json_array_append_new(list, op_row_json(ops, &rows->rows[i]));
+    return list;
+}
+
+static json_t *operators_json(const td_op_statistics *ops)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "by_type", op_rows_json(ops, &ops->types), "by_op",
+                     op_rows_json(ops, &ops->ops), "by_subgraph", op_rows_json(ops, &ops->subgraphs), "by_device",
+                     op_rows_json(ops, &ops->devices));
+}
+
+static json_t *memory_json(const td_analysis *a)
+{
+    json_t *list = json_array();
+    for (int32_t d = 0; d < a->memory->n_devices; d++) {
+        const td_device_memory *m = &a->memory->devices[d];
+        json_t *points = json_array(), *tenants = json_array();
+        for (int64_t i = 0; i < m->n_points; i++)
+            json_array_append_new(points, json_pack("[f, I]", MS(m->points[i].at_ns), (json_int_t)m->points[i].bytes));
+        for (int32_t i = 0; i < m->n_tenants; i++)
+            json_array_append_new(tenants, json_pack("{s:s, s:s, s:I}", "name", m->tenants[i].name, "class",
+                                                     m->tenants[i].class, "bytes", (json_int_t)m->tenants[i].bytes));
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "device", a->view->plan->devices[d].name,
+                            "store_bytes", (json_int_t)m->store_bytes, "arena_bytes", (json_int_t)m->arena_bytes,
+                            "capacity_bytes", (json_int_t)m->capacity_bytes, "peak_live_bytes",
+                            (json_int_t)m->peak_live_bytes, "peak_at_ms", MS(m->peak_at_ns), "in_use_bytes",
+                            (json_int_t)m->in_use_bytes, "live_bytes_over_ms", points, "tenants", tenants));
+    }
+    return json_pack("{s:I, s:o}", "step", (json_int_t)a->memory->step, "devices", list);
+}
+
+static json_t *data_json(const td_data_view *d)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I}", "workers", (json_int_t)d->workers, "batches",
+                     (json_int_t)d->fetches, "make_ms", d->fetches ? MS(d->fetch_ns) / (double)d->fetches : 0,
+                     "workers_waited_ms", MS(d->full_ns), "run_waited_ms", MS(d->waited_ns), "starved_steps",
+                     (json_int_t)d->starved_steps, "starved_ms", MS(d->starved_ns), "queue_ready",
+                     d->queue_samples ? (double)d->queue_sum / (double)d->queue_samples : 0, "queue_places",
+                     (json_int_t)d->queue_most, "queue_empty", (json_int_t)d->queue_empty);
+}
+
+static json_t *machine_json(const td_data_view *d)
+{
+    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:f}", "cores_used", d->cores_used, "cores", d->cores,
+                     "checkpoint_ms", MS(d->checkpoint_ns), "callback_ms", MS(d->callback_ns), "flush_ms",
+                     MS(d->flush_ns), "events", (json_int_t)d->events, "events_share", d->events_share);
+}
+
+static json_t *advice_json(const td_analysis *a)
+{
+    json_t *json = json_array();
+    td_advice_list list;
+    td_advise(a, &list);
+    for (int32_t i = 0; i < list.n; i++)
+        json_array_append_new(json, json_pack("{s:s, s:f, s:f, s:f, s:s}", "rule", list.items[i].rule, "threshold",
+                                              list.items[i].threshold, "measured", list.items[i].measured, "gain_ms",
+                                              list.items[i].gain_ms, "text", list.items[i].text));
+    return json;
+}
+
+td_status *td_report_json(const td_analysis *analysis, json_t **out_json)
+{
+    const td_step_trace *trace = analysis->steps;
     json_t *steps = json_array(), *subgraphs = json_array(), *lanes = json_array();
     for (int64_t i = 0; i < trace->n_steps; i++)
         json_array_append_new(steps, step_json(&trace->steps[i]));
@@ -95,9 +189,11 @@ td_status *td_report_json(const td_step_trace *trace, json_t **out_json)
         json_array_append_new(subgraphs, subgraph_json(trace, i));
     for (int64_t i = 0; i < trace->view->n_lanes; i++)
         json_array_append_new(lanes, lane_json(trace, i));
-    *out_json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "trace", trace_json(trace->view->trace), "average",
-                          step_json(&trace->average), "steps", steps, "subgraphs", subgraphs, "lanes", lanes,
-                          "device_ops", (int)trace->device_ops);
+    *out_json = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "trace", trace_json(trace->view->trace), "average",
+        step_json(&trace->average), "steps", steps, "subgraphs", subgraphs, "lanes", lanes, "device_ops",
+        (int)trace->device_ops, "operators", operators_json(analysis->ops), "memory", memory_json(analysis), "data",
+        data_json(&analysis->data), "machine", machine_json(&analysis->data), "advice", advice_json(analysis));
     return *out_json ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
 }
 
@@ -105,14 +201,11 @@ td_status *td_report_json(const td_step_trace *trace, json_t **out_json)
 
 static td_status *analyse(const td_trace *trace, int32_t window, char **out_json)
 {
-    td_view *view = NULL;
-    td_step_trace *steps = NULL;
+    td_analysis *analysis = NULL;
     json_t *json = NULL;
-    td_status *status = td_view_create(trace, window, &view);
+    td_status *status = td_analysis_create(trace, window, &analysis);
     if (!status)
-        status = td_step_trace_create(view, &steps);
-    if (!status)
-        status = td_report_json(steps, &json);
+        status = td_report_json(analysis, &json);
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     if (text)
         *out_json = td_strdup(text);
@@ -120,8 +213,7 @@ static td_status *analyse(const td_trace *trace, int32_t window, char **out_json
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
     free(text); /* jansson's own allocation */
     json_decref(json);
-    td_step_trace_destroy(steps);
-    td_view_destroy(view);
+    td_analysis_destroy(analysis);
     return status;
 }
 

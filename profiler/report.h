@@ -2,9 +2,9 @@
 #ifndef TANDEM_PROFILER_REPORT_H
 #define TANDEM_PROFILER_REPORT_H
 
-#include "profiler/steps.h"
+#include "profiler/advice.h"
 
 /* The whole document; json_decref it. */
-td_status *td_report_json(const td_step_trace *trace, json_t **out_json) TD_MUST_USE;
+td_status *td_report_json(const td_analysis *analysis, json_t **out_json) TD_MUST_USE;
 
 #endif

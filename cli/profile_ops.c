@@ -1,0 +1,151 @@
+/* Tables of operators, data, memory and advice of a recording: see profile_view.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/profile_view.h"
+#include "cli/table.h"
+
+#define MS(ns) (1e-6 * (double)(ns))
+
+typedef struct cell {
+    char text[TD_UNIT_TEXT];
+} cell;
+
+static const char *time_text(cell *to, double ns)
+{
+    return ns > 0 ? td_format_seconds(to->text, ns * 1e-9) : "-";
+}
+
+static const char *share_text(cell *to, double share)
+{
+    (void)snprintf(to->text, sizeof to->text, "%.0f %%", 100 * share);
+    return to->text;
+}
+
+static const char *rate_text(cell *to, double per_s, const char *unit)
+{
+    char number[TD_UNIT_TEXT];
+    if (per_s < 1e6)
+        return "-";
+    (void)snprintf(to->text, sizeof to->text, "%.8s%.8s", td_format_count(number, per_s * 1e-9), unit);
+    return to->text;
+}
+
+/* ---- operators ------------------------------------------------------------------------------------------------------------------ */
+
+static void add_row(td_table *table, const td_op_statistics *ops, const td_op_row *row)
+{
+    cell t[6];
+    char count[32], name[128];
+    double seconds = 1e-9 * (double)row->self_ns, steps = (double)ops->steps;
+    (void)snprintf(count, sizeof count, "%.3g", (double)row->count / steps);
+    (void)snprintf(name, sizeof name, "%.100s", row->name);
+    td_table_row(table, name, row->op ? row->op : "", row->device, count,
+                 time_text(&t[0], (double)row->self_ns / steps),
+                 share_text(&t[1], (double)row->self_ns / (double)(ops->self_ns + !ops->self_ns)),
+                 rate_text(&t[2], seconds > 0 ? row->flops / seconds : 0, " GFLOP/s"),
+                 rate_text(&t[3], seconds > 0 ? row->bytes / seconds : 0, " GB/s"),
+                 share_text(&t[4], td_op_reached(ops->view, row)));
+}
+
+static td_status *print_rows(const td_op_statistics *ops, const td_op_rows *rows, const char *head, int64_t most,
+                             FILE *out)
+{
+    td_table table;
+    td_table_init(&table, 9);
+    for (int i = 3; i < 9; i++)
+        table.right[i] = true;
+    td_table_row(&table, head, rows == &ops->ops ? "type" : "", "device", "a step", "time", "share", "flops", "bytes",
+                 "of its peak");
+    for (int64_t i = 0; i < rows->n && i < most; i++)
+        add_row(&table, ops, &rows->rows[i]);
+    fputc('\n', out);
+    return td_table_print(&table, "  ", out);
+}
+
+td_status *td_profile_print_ops(const td_analysis *analysis, FILE *out)
+{
+    enum { TYPES = 8, OPS = 8 };
+    TD_TRY(print_rows(analysis->ops, &analysis->ops->types, "ops by type", TYPES, out));
+    return print_rows(analysis->ops, &analysis->ops->ops, "slowest ops", OPS, out);
+}
+
+td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out)
+{
+    const td_op_statistics *ops = analysis->ops;
+    const td_trace_plan *plan = ops->view->plan;
+    for (int64_t i = 0; i < ops->ops.n; i++) {
+        const td_op_row *row = &ops->ops.rows[i];
+        const td_trace_node *node = &plan->nodes[row->node];
+        char inputs[1024], outputs[512];
+        cell time;
+        fprintf(out, "%s %s on %s%s: %" PRId64 " times, %s each\n", row->op, row->name, row->device,
+                node->inserted ? " (inserted by the planner)" : "", row->count,
+                time_text(&time, (double)row->self_ns / (double)(row->count + !row->count)));
+        fprintf(out, "  %s -> %s\n", td_op_shapes(plan, node->inputs, node->n_inputs, inputs, sizeof inputs),
+                td_op_shapes(plan, node->outputs, node->n_outputs, outputs, sizeof outputs));
+        if (node->attributes[0])
+            fprintf(out, "  %s\n", node->attributes);
+    }
+    return NULL;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------------------------- */
+
+static void print_data(const td_analysis *a, FILE *out)
+{
+    const td_data_view *d = &a->data;
+    cell t[3];
+    double n = (double)a->steps->n_steps;
+    fprintf(out, "\n  data: ");
+    if (d->queue_samples)
+        fprintf(out, "%.1f of %" PRId64 " batches stand ready, ", (double)d->queue_sum / (double)d->queue_samples,
+                d->queue_most);
+    if (d->fetches)
+        fprintf(out, "one takes %s to make, ", time_text(&t[0], (double)d->fetch_ns / (double)d->fetches));
+    fprintf(out, "the run asks for %s a step", time_text(&t[1], (double)d->waited_ns / n));
+    if (d->starved_steps)
+        fprintf(out, "; %" PRId64 " of %" PRId64 " steps wait for it", d->starved_steps, a->steps->n_steps);
+    fputc('\n', out);
+    if (d->cores_used > 0)
+        fprintf(out, "  machine: %.1f of %d cores work", d->cores_used, d->cores);
+    fprintf(out, "%s%.0f events a step, about %.2f %% of its time\n",
+            d->cores_used > 0 ? "; recording " : "  recording ", (double)d->events / n, 100 * d->events_share);
+}
+
+static td_status *print_memory(const td_analysis *a, FILE *out)
+{
+    td_table table;
+    td_table_init(&table, 6);
+    for (int i = 1; i < 5; i++)
+        table.right[i] = true;
+    td_table_row(&table, "memory", "store", "arena", "live at peak", "in use", "largest at the peak");
+    for (int32_t d = 0; d < a->memory->n_devices; d++) {
+        const td_device_memory *m = &a->memory->devices[d];
+        cell t[4], size;
+        char tenants[256] = "";
+        for (int32_t i = 0; i < m->n_tenants && i < 3; i++)
+            (void)snprintf(tenants + strlen(tenants), sizeof tenants - strlen(tenants), "%s%.60s %s", i ? ", " : "",
+                           m->tenants[i].name, td_format_bytes(size.text, (double)m->tenants[i].bytes));
+        td_table_row(&table, a->view->plan->devices[d].name, td_format_bytes(t[0].text, (double)m->store_bytes),
+                     td_format_bytes(t[1].text, (double)m->arena_bytes),
+                     td_format_bytes(t[2].text, (double)m->peak_live_bytes),
+                     m->in_use_bytes ? td_format_bytes(t[3].text, (double)m->in_use_bytes) : "-", tenants);
+    }
+    fputc('\n', out);
+    return td_table_print(&table, "  ", out);
+}
+
+td_status *td_profile_print_rest(const td_analysis *analysis, FILE *out)
+{
+    td_advice_list list;
+    print_data(analysis, out);
+    TD_TRY(print_memory(analysis, out));
+    td_advise(analysis, &list);
+    if (list.n)
+        fprintf(out, "\n  advice\n");
+    for (int32_t i = 0; i < list.n; i++)
+        fprintf(out, "  - %s: %s\n", list.items[i].rule, list.items[i].text);
+    return NULL;
+}

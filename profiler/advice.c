@@ -1,0 +1,95 @@
+/* Advice: the list, and the analyses that rules look at. See advice.h. */
+#include "profiler/advice.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const struct {
+    const char *name;
+    double threshold;
+    const char *help;
+} rules[] = {
+#define TD_ADVICE(name, threshold, help) {#name, threshold, help},
+#include "profiler/advice.def"
+#undef TD_ADVICE
+};
+
+const char *td_advice_name(td_advice_rule rule)
+{
+    return rules[rule].name;
+}
+
+double td_advice_threshold(td_advice_rule rule)
+{
+    return rules[rule].threshold;
+}
+
+const char *td_advice_help(td_advice_rule rule)
+{
+    return rules[rule].help;
+}
+
+void td_advice_give(td_advice_list *list, td_advice_rule rule, double measured, double gain_ns, const char *format, ...)
+{
+    va_list arguments;
+    if (!(measured > rules[rule].threshold) || list->n == TD_MOST_ADVICE)
+        return;
+    td_advice *advice = &list->items[list->n++];
+    *advice = (td_advice){
+        .rule = rules[rule].name, .threshold = rules[rule].threshold, .measured = measured, .gain_ms = 1e-6 * gain_ns};
+    va_start(arguments, format);
+    (void)vsnprintf(advice->text, sizeof advice->text, format, arguments);
+    va_end(arguments);
+}
+
+static int by_gain(const void *a, const void *b)
+{
+    const td_advice *x = a, *y = b;
+    if (x->gain_ms != y->gain_ms)
+        return x->gain_ms > y->gain_ms ? -1 : 1;
+    return strcmp(x->rule, y->rule);
+}
+
+void td_advise(const td_analysis *analysis, td_advice_list *out_list)
+{
+    out_list->n = 0;
+    td_advice_rules(analysis, out_list);
+    td_advice_moves(analysis, out_list);
+    qsort(out_list->items, (size_t)out_list->n, sizeof *out_list->items, by_gain);
+}
+
+td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis)
+{
+    td_analysis *a = NULL;
+    *out_analysis = NULL;
+    TD_TRY(TD_NEW(a, 1));
+    td_status *status = td_view_create(trace, window, &a->view);
+    if (!status)
+        status = td_step_trace_create(a->view, &a->steps);
+    if (!status)
+        status = td_op_statistics_create(a->view, &a->ops);
+    if (!status)
+        status = td_memory_view_create(a->view, &a->memory);
+    if (status) {
+        td_analysis_destroy(a);
+        return status;
+    }
+    td_data_view_fill(a->steps, &a->data);
+    *out_analysis = a;
+    return NULL;
+}
+
+void td_analysis_destroy(td_analysis *analysis)
+{
+    if (!analysis)
+        return;
+    td_memory_view_destroy(analysis->memory);
+    td_op_statistics_destroy(analysis->ops);
+    td_step_trace_destroy(analysis->steps);
+    td_view_destroy(analysis->view);
+    td_free(analysis);
+}

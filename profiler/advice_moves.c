@@ -1,0 +1,174 @@
+/* Rules about what runs where: see advice.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "profiler/advice.h"
+
+#define MS(ns) (1e-6 * (double)(ns))
+
+static double share_of(const td_analysis *a, double ns)
+{
+    return a->steps->average.interval_ns > 0 ? ns / (double)a->steps->average.interval_ns : 0;
+}
+
+/* ---- balance ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* Of a device's compute lanes together, a step. */
+static double busy_of(const td_analysis *a, int32_t device)
+{
+    double ns = 0;
+    for (int64_t l = 0; l < a->view->n_lanes; l++)
+        if (a->view->lanes[l].device == device && a->view->lanes[l].kind == TD_TRACE_COMPUTE)
+            ns += (double)a->steps->lanes[l].busy_ns / (double)a->steps->n_steps;
+    return ns / (a->view->plan->devices[device].lanes > 1 ? a->view->plan->devices[device].lanes : 1);
+}
+
+/* The op of a device with the fewest flops a byte among those that take up to `most_ns` of a step, and at least a tenth of that: what
+ * suits another device best. */
+static const td_op_row *best_to_move(const td_analysis *a, int32_t device, double most_ns)
+{
+    const td_op_row *best = NULL;
+    for (int64_t i = 0; i < a->ops->ops.n; i++) {
+        const td_op_row *row = &a->ops->ops.rows[i];
+        const td_trace_node *node = &a->view->plan->nodes[row->node];
+        double ns = (double)row->self_ns / (double)a->ops->steps;
+        if (row->device_index != device || a->view->plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE ||
+            ns > most_ns || ns < 0.1 * most_ns || row->bytes <= 0)
+            continue;
+        if (!best || row->flops / row->bytes < best->flops / best->bytes)
+            best = row;
+    }
+    return best;
+}
+
+static void advise_balance(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    int32_t most = -1, least = -1;
+    for (int32_t d = 0; d < plan->n_devices; d++) {
+        most = most < 0 || busy_of(a, d) > busy_of(a, most) ? d : most;
+        least = least < 0 || busy_of(a, d) < busy_of(a, least) ? d : least;
+    }
+    if (most == least || most < 0 || share_of(a, busy_of(a, most)) < 0.6)
+        return;
+    double gain = (busy_of(a, most) - busy_of(a, least)) / 2;
+    const td_op_row *row = best_to_move(a, most, gain);
+    if (row)
+        td_advice_give(
+            list, TD_ADVICE_unbalanced_cut, share_of(a, gain), (double)row->self_ns / (double)a->ops->steps,
+            "%s works %.3g ms of a step, %s %.3g: balance would save up to %.3g ms; move %s \"%s\" to %s first: "
+            "%.3g ms there now, %.2g flops a byte",
+            plan->devices[most].name, MS(busy_of(a, most)), plan->devices[least].name, MS(busy_of(a, least)), MS(gain),
+            row->op, row->name, plan->devices[least].name, MS(row->self_ns) / (double)a->ops->steps,
+            row->flops / row->bytes);
+    else
+        td_advice_give(
+            list, TD_ADVICE_unbalanced_cut, share_of(a, gain), gain,
+            "%s works %.3g ms of a step, %s %.3g: balance would save up to %.3g ms, but no single op there is "
+            "small enough to move; a smaller share of the batch or another model cut would",
+            plan->devices[most].name, MS(busy_of(a, most)), plan->devices[least].name, MS(busy_of(a, least)), MS(gain));
+}
+
+/* ---- there and back ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Copies that a subgraph waits for, and those that wait for it alone. */
+typedef struct neighbours {
+    int32_t in, out, others;
+    int64_t ns, bytes; /* of the copies, all steps */
+} neighbours;
+
+static bool waits_for(const td_trace_subgraph *s, int32_t what)
+{
+    for (int32_t i = 0; i < s->n_after; i++)
+        if (s->after[i] == what)
+            return true;
+    return false;
+}
+
+static neighbours find_neighbours(const td_analysis *a, int32_t index)
+{
+    const td_trace_plan *plan = a->view->plan;
+    const td_trace_subgraph *s = &plan->subgraphs[index];
+    neighbours n = {0};
+    for (int32_t i = 0; i < s->n_after; i++) {
+        bool copy = plan->subgraphs[s->after[i]].lane != TD_TRACE_COMPUTE;
+        *(copy ? &n.in : &n.others) += 1;
+        n.ns += copy ? a->steps->subgraphs[s->after[i]].total_ns : 0;
+        n.bytes += copy ? a->steps->subgraphs[s->after[i]].bytes : 0;
+    }
+    for (int32_t k = 0; k < plan->n_subgraphs; k++) {
+        if (!waits_for(&plan->subgraphs[k], index))
+            continue;
+        bool copy = plan->subgraphs[k].lane != TD_TRACE_COMPUTE;
+        *(copy ? &n.out : &n.others) += 1;
+        n.ns += copy ? a->steps->subgraphs[k].total_ns : 0;
+        n.bytes += copy ? a->steps->subgraphs[k].bytes : 0;
+    }
+    return n;
+}
+
+static bool has_state(const td_trace_plan *plan, int32_t subgraph)
+{
+    for (int32_t n = 0; n < plan->n_nodes; n++)
+        for (int32_t i = 0; plan->nodes[n].subgraph == subgraph && i < plan->nodes[n].n_inputs; i++)
+            if (plan->nodes[n].inputs[i] >= 0 && !strcmp(plan->values[plan->nodes[n].inputs[i]].storage, "store"))
+                return true;
+    return false;
+}
+
+static const char *first_op(const td_trace_plan *plan, int32_t subgraph)
+{
+    for (int32_t n = 0; n < plan->n_nodes; n++)
+        if (plan->nodes[n].subgraph == subgraph && !plan->nodes[n].view)
+            return plan->nodes[n].name;
+    return plan->subgraphs[subgraph].name;
+}
+
+/* A subgraph between copies on both sides holds nothing that must live where it is: without the copies it would run at the far
+ * end in about the same time. */
+static void advise_round_trips(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
+        if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE || !plan->devices[plan->subgraphs[s].device].host)
+            continue;
+        neighbours n = find_neighbours(a, s);
+        if (!n.in || !n.out || n.others || has_state(plan, s))
+            continue;
+        int32_t far = -1;
+        for (int32_t i = 0; i < plan->subgraphs[s].n_after; i++)
+            far = plan->subgraphs[plan->subgraphs[s].after[i]].device;
+        double ns = (double)n.ns / (double)a->steps->n_steps;
+        td_advice_give(list, TD_ADVICE_round_trip, share_of(a, ns), ns,
+                       "move \"%s\" to %s: saves %.3g MB of copies a step, about %.3g ms", first_op(plan, s),
+                       plan->devices[far].name, 1e-6 * (double)n.bytes / (double)a->steps->n_steps, MS(ns));
+    }
+}
+
+/* ---- steps one after the other --------------------------------------------------------------------------------------------------------------- */
+
+static void advise_overlap(const td_analysis *a, td_advice_list *list)
+{
+    double all = 0, longest = 0;
+    if (a->view->plan->pipelined)
+        return;
+    for (int32_t d = 0; d < a->view->plan->n_devices; d++) {
+        double busy = busy_of(a, d);
+        all += busy;
+        longest = busy > longest ? busy : longest;
+    }
+    double interval = (double)a->steps->average.interval_ns;
+    double gain = all - longest < interval - longest ? all - longest : interval - longest;
+    td_advice_give(
+        list, TD_ADVICE_no_overlap, share_of(a, gain), gain,
+        "each step ends before the next begins; with train.pipeline: on, up to %.3g ms of one device's work would "
+        "hide behind another's",
+        MS(gain));
+}
+
+void td_advice_moves(const td_analysis *analysis, td_advice_list *list)
+{
+    advise_balance(analysis, list);
+    advise_round_trips(analysis, list);
+    advise_overlap(analysis, list);
+}

@@ -1,0 +1,241 @@
+/* Rules that one number of a recording decides: see advice.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "profiler/advice.h"
+
+#define MS(ns) (1e-6 * (double)(ns))
+
+/* Of a step's interval, on average. */
+static double share_of(const td_analysis *a, double ns)
+{
+    return a->steps->average.interval_ns > 0 ? ns / (double)a->steps->average.interval_ns : 0;
+}
+
+static void advise_data(const td_analysis *a, td_advice_list *list)
+{
+    const td_data_view *d = &a->data;
+    double ns = (double)a->steps->average.path_ns[TD_CAUSE_DATA];
+    double fetch = d->fetches ? MS(d->fetch_ns) / (double)d->fetches : 0;
+    td_advice_give(
+        list, TD_ADVICE_data_starvation, share_of(a, ns), ns,
+        "waiting for data takes %.3g ms of a step of %.3g (%.0f %%): a batch takes %.3g ms to make on each of "
+        "%" PRId64 " workers; raise data.workers, or set data.cache",
+        MS(ns), MS(a->steps->average.interval_ns), 100 * share_of(a, ns), fetch, d->workers);
+}
+
+/* The copy that is longest on critical paths. */
+static void advise_link(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    const td_subgraph_times *worst = NULL;
+    double ns = (double)a->steps->average.path_ns[TD_CAUSE_COPY];
+    for (int32_t s = 0; s < plan->n_subgraphs; s++)
+        if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE &&
+            a->steps->subgraphs[s].path_ns > (worst ? worst->path_ns : 0))
+            worst = &a->steps->subgraphs[s];
+    if (!worst)
+        return;
+    double mean = (double)worst->path_ns / (double)a->steps->n_steps;
+    td_advice_give(list, TD_ADVICE_slow_link, share_of(a, ns), ns,
+                   "copies hold a step up for %.3g ms (%.0f %%), most of it \"%s\" with %.3g ms: %.3g MB at %.3g GB/s; "
+                   "place its producer and consumers on one device, or copy less (train.precision: bf16)",
+                   MS(ns), 100 * share_of(a, ns), plan->subgraphs[worst->subgraph].name, MS(mean),
+                   1e-6 * (double)worst->bytes / (double)worst->runs,
+                   (double)worst->bytes / (double)(worst->total_ns + !worst->total_ns));
+}
+
+static int32_t pieces_of(const td_trace_plan *plan, int32_t subgraph)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_nodes; i++)
+        n += plan->nodes[i].subgraph == subgraph;
+    return n;
+}
+
+static void advise_pieces(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
+        const td_subgraph_times *t = &a->steps->subgraphs[s];
+        int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(plan, s);
+        if (pieces < 2 || !t->runs || share_of(a, (double)t->path_ns / (double)t->runs) < 0.02)
+            continue;
+        double mean = (double)t->total_ns / (double)t->runs;
+        double latency = 1e9 * plan->devices[plan->subgraphs[s].device].link_latency_s * pieces;
+        td_advice_give(list, TD_ADVICE_copy_in_pieces, mean > 0 ? latency / mean : 0, latency * (pieces - 1) / pieces,
+                       "\"%s\" is copied in %d pieces, whose latency takes %.3g of its %.3g ms: concatenate what it "
+                       "copies into one value",
+                       plan->subgraphs[s].name, pieces, MS(latency), MS(mean));
+    }
+}
+
+/* ---- slow ops ------------------------------------------------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* How a device's ops compare with their plan: the median of measured over planned time; 0: nothing to compare. */
+static double usual_ratio(const td_analysis *a, int32_t device)
+{
+    double *ratios = td_calloc((size_t)a->ops->ops.n + 1, sizeof *ratios), median = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; ratios && i < a->ops->ops.n; i++) {
+        const td_op_row *row = &a->ops->ops.rows[i];
+        double planned = a->view->plan->nodes[row->node].estimated_ms;
+        if (row->device_index == device && planned > 0 && row->count)
+            ratios[n++] = MS(row->self_ns) / (double)row->count / planned;
+    }
+    if (n >= 3) {
+        qsort(ratios, (size_t)n, sizeof *ratios, by_value);
+        median = ratios[(n - 1) / 2];
+    }
+    td_free(ratios);
+    return median;
+}
+
+static void advise_slow_op(const td_analysis *a, td_advice_list *list)
+{
+    enum { TIMES = 3 };
+    const td_trace_plan *plan = a->view->plan;
+    for (int32_t d = 0; d < plan->n_devices; d++) {
+        const td_op_row *worst = NULL;
+        double usual = usual_ratio(a, d), excess = 0, expected = 0;
+        for (int64_t i = 0; usual > 0 && i < a->ops->ops.n; i++) {
+            const td_op_row *row = &a->ops->ops.rows[i];
+            const td_trace_node *node = &plan->nodes[row->node];
+            bool copy = plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE;
+            double measured = (double)row->self_ns / (double)a->ops->steps;
+            double planned = 1e6 * node->estimated_ms * usual * (double)row->count / (double)a->ops->steps;
+            if (copy || row->device_index != d || measured < TIMES * planned || measured - planned <= excess)
+                continue;
+            worst = row;
+            excess = measured - planned;
+            expected = planned;
+        }
+        if (worst)
+            td_advice_give(
+                list, TD_ADVICE_slow_op, share_of(a, excess), excess,
+                "%s \"%s\" takes %.3g ms of a step on %s, %.3g more than its size and the other ops there lead to "
+                "expect (%.3g): look at its shapes (--op-info), or place it elsewhere",
+                worst->op, worst->name, MS(expected + excess), worst->device, MS(excess), MS(expected));
+    }
+}
+
+/* ---- the rest -------------------------------------------------------------------------------------------------------------------------- */
+
+static void advise_inserted(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    const td_op_row *first = NULL;
+    double ns = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < a->ops->ops.n; i++) {
+        const td_op_row *row = &a->ops->ops.rows[i];
+        const td_trace_node *node = &plan->nodes[row->node];
+        if (!node->inserted || plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE)
+            continue;
+        first = first ? first : row;
+        ns += (double)row->self_ns / (double)a->ops->steps;
+        n++;
+    }
+    if (first)
+        td_advice_give(list, TD_ADVICE_inserted_ops, share_of(a, ns), ns,
+                       "%" PRId64 " ops that the planner inserted take %.3g ms of a step, %s \"%s\" the most: keep "
+                       "neighbours in one precision (train.keep_fp32)",
+                       n, MS(ns), first->op, first->name);
+}
+
+static void advise_cores(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace_plan *plan = a->view->plan;
+    double host = 0;
+    for (int32_t s = 0; s < plan->n_subgraphs; s++)
+        if (plan->devices[plan->subgraphs[s].device].host)
+            host += (double)a->steps->subgraphs[s].path_ns / (double)a->steps->n_steps;
+    if (share_of(a, host) < 0.5 || a->data.cores_used <= 0 || a->data.cores < 2)
+        return;
+    double used = a->data.cores_used / a->data.cores;
+    td_advice_give(
+        list, TD_ADVICE_idle_cores, 1 - used, host * (1 - used),
+        "the host holds a step up for %.3g ms and %.1f of its %d cores work: raise cpu.threads, or place its "
+        "matrix products on an accelerator",
+        MS(host), a->data.cores_used, a->data.cores);
+}
+
+static void advise_waits(const td_analysis *a, td_advice_list *list)
+{
+    double wake = (double)a->steps->average.path_ns[TD_CAUSE_WAKE_UP];
+    double host = (double)a->steps->average.path_ns[TD_CAUSE_HOST];
+    td_advice_give(
+        list, TD_ADVICE_wake_ups, share_of(a, wake), wake,
+        "lanes take %.3g ms of a step to wake up (%.0f %%): more threads want to run than there are cores, or "
+        "the plan has many small subgraphs; larger batches or fewer targets make fewer",
+        MS(wake), 100 * share_of(a, wake));
+    td_advice_give(list, TD_ADVICE_host_work, share_of(a, host), host,
+                   "the run's own thread holds a step up for %.3g ms: the caller's code takes %.3g, checkpoints %.3g, "
+                   "emptying the profiler's rings %.3g",
+                   MS(host), MS(a->data.callback_ns) / (double)a->steps->n_steps,
+                   MS(a->data.checkpoint_ns) / (double)a->steps->n_steps,
+                   MS(a->data.flush_ns) / (double)a->steps->n_steps);
+}
+
+static int by_interval(const void *a, const void *b)
+{
+    const td_step_times *x = *(const td_step_times *const *)a, *y = *(const td_step_times *const *)b;
+    return x->interval_ns < y->interval_ns ? -1 : x->interval_ns > y->interval_ns;
+}
+
+static void advise_uneven(const td_analysis *a, td_advice_list *list)
+{
+    const td_step_trace *trace = a->steps;
+    const td_step_times **sorted = td_calloc((size_t)trace->n_steps + 1, sizeof(const td_step_times *));
+    for (int64_t i = 0; sorted && i < trace->n_steps; i++)
+        sorted[i] = &trace->steps[i];
+    if (sorted && trace->n_steps >= 5) {
+        qsort(sorted, (size_t)trace->n_steps, sizeof *sorted, by_interval);
+        const td_step_times *median = sorted[trace->n_steps / 2], *slow = sorted[(trace->n_steps * 9) / 10];
+        int cause = 0;
+        for (int c = 1; c < TD_CAUSES; c++)
+            if (slow->path_ns[c] - median->path_ns[c] > slow->path_ns[cause] - median->path_ns[cause])
+                cause = c;
+        td_advice_give(list, TD_ADVICE_uneven_steps, (double)slow->interval_ns / (double)(median->interval_ns + 1),
+                       (double)(slow->interval_ns - median->interval_ns) * 0.1,
+                       "steps differ: the median takes %.3g ms, step %" PRId64 " %.3g, most of the difference %s: see "
+                       "--step %" PRId64,
+                       MS(median->interval_ns), slow->step, MS(slow->interval_ns), td_cause_name((td_cause)cause),
+                       slow->step);
+    }
+    td_free(sorted);
+}
+
+static void advise_recording(const td_analysis *a, td_advice_list *list)
+{
+    uint64_t dropped = a->view->trace->dropped;
+    td_advice_give(list, TD_ADVICE_dropped_records, (double)dropped, 0,
+                   "%" PRIu64 " records were dropped, so times are too small: raise profile.ring_records, or record "
+                   "fewer steps",
+                   dropped);
+    td_advice_give(list, TD_ADVICE_recording, a->data.events_share,
+                   a->data.events_share * (double)a->steps->average.interval_ns,
+                   "recording itself takes about %.1f %% of a step: %" PRId64 " events", 100 * a->data.events_share,
+                   a->data.events / a->steps->n_steps);
+}
+
+void td_advice_rules(const td_analysis *analysis, td_advice_list *list)
+{
+    advise_data(analysis, list);
+    advise_link(analysis, list);
+    advise_pieces(analysis, list);
+    advise_slow_op(analysis, list);
+    advise_inserted(analysis, list);
+    advise_cores(analysis, list);
+    advise_waits(analysis, list);
+    advise_uneven(analysis, list);
+    advise_recording(analysis, list);
+}

@@ -1,0 +1,96 @@
+/* The data pipeline and the machine: see data.h. */
+#include "profiler/data.h"
+
+enum { MOST_THREADS = 1 << 16 };
+
+typedef struct processor {
+    int64_t first_ns, last_ns, first_used, last_used;
+    int64_t n;
+} processor;
+
+static void add_processor(processor *p, const td_trace_event *e)
+{
+    if (!p->n++) {
+        p->first_ns = e->begin_ns;
+        p->first_used = (int64_t)e->amount;
+    }
+    p->last_ns = e->begin_ns;
+    p->last_used = (int64_t)e->amount;
+}
+
+static void add_event(td_data_view *d, const td_trace_event *e)
+{
+    int64_t ns = e->end_ns - e->begin_ns;
+    switch (e->kind) {
+    case TD_RECORD_DATA_FETCH:
+        d->fetches++;
+        d->fetch_ns += ns;
+        break;
+    case TD_RECORD_DATA_FULL:
+        d->full_ns += ns;
+        break;
+    case TD_RECORD_QUEUE:
+        d->queue_samples++;
+        d->queue_sum += (int64_t)e->amount;
+        d->queue_empty += e->amount == 0;
+        d->queue_most = e->id;
+        break;
+    case TD_RECORD_CHECKPOINT:
+        d->checkpoint_ns += ns;
+        break;
+    case TD_RECORD_CALLBACK:
+        d->callback_ns += ns;
+        break;
+    case TD_RECORD_FLUSH:
+        d->flush_ns += ns;
+        break;
+    default:
+        break;
+    }
+}
+
+static int64_t count_workers(const td_view *view, int64_t begin_ns, int64_t end_ns)
+{
+    static const uint64_t one = 1;
+    uint64_t seen[MOST_THREADS / 64] = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i < view->trace->n_events; i++) {
+        const td_trace_event *e = &view->trace->events[i];
+        bool counts = e->kind == TD_RECORD_DATA_FETCH || e->kind == TD_RECORD_DATA_FULL;
+        uint64_t bit = one << (e->thread % 64);
+        if (!counts || e->begin_ns >= end_ns || e->end_ns <= begin_ns || seen[e->thread / 64] & bit)
+            continue;
+        seen[e->thread / 64] |= bit;
+        n++;
+    }
+    return n;
+}
+
+void td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
+{
+    const td_view *view = trace->view;
+    int64_t begin_ns = td_view_begin_ns(view), end_ns = td_view_end_ns(view);
+    processor used = {0};
+    *out_data = (td_data_view){.cores = view->plan->cores};
+    for (int64_t i = 0; i < view->trace->n_events; i++) {
+        const td_trace_event *e = &view->trace->events[i];
+        if (e->kind == TD_RECORD_PROCESSOR && td_view_counts(view, e->step))
+            add_processor(&used, e);
+        if (e->end_ns <= begin_ns || e->begin_ns >= end_ns)
+            continue;
+        out_data->events++;
+        add_event(out_data, e);
+    }
+    out_data->workers = count_workers(view, begin_ns, end_ns);
+    for (int64_t i = 0; i < trace->n_steps; i++) {
+        int64_t data = trace->steps[i].path_ns[TD_CAUSE_DATA];
+        out_data->waited_ns += trace->steps[i].data_wait_ns;
+        out_data->starved_ns += data;
+        out_data->starved_steps += data > 0 && 20 * data >= trace->steps[i].interval_ns;
+    }
+    if (used.n > 1 && used.last_ns > used.first_ns)
+        out_data->cores_used = (double)(used.last_used - used.first_used) / (double)(used.last_ns - used.first_ns);
+    double event_ns = json_number_value(json_object_get(view->trace->info, "event_ns"));
+    if (trace->wall_ns > 0)
+        out_data->events_share = event_ns * (double)out_data->events / (double)trace->wall_ns;
+}

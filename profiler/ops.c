@@ -1,0 +1,207 @@
+/* Operator statistics: see ops.h. */
+#include "profiler/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* The op that a thread is in. */
+typedef struct within {
+    int64_t end_ns;
+    int32_t node;
+} within;
+
+static bool nests(int kind)
+{
+    return kind == TD_RECORD_UPDATE || kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
+}
+
+/* A copy's event is the whole subgraph's: its nodes share it. */
+static void add_copies(td_op_statistics *s, const td_trace_event *e, int32_t first)
+{
+    const td_trace_plan *plan = s->view->plan;
+    int32_t subgraph = plan->nodes[first].subgraph;
+    double bytes = 0;
+    for (int32_t n = 0; n < plan->n_nodes; n++)
+        bytes += plan->nodes[n].subgraph == subgraph ? plan->nodes[n].bytes : 0;
+    for (int32_t n = 0; n < plan->n_nodes; n++) {
+        td_op_row *row = &s->ops.rows[n];
+        if (plan->nodes[n].subgraph != subgraph)
+            continue;
+        double share = bytes > 0 ? plan->nodes[n].bytes / bytes : n == first;
+        row->count++;
+        row->total_ns += (int64_t)(share * (double)(e->end_ns - e->begin_ns));
+        row->self_ns += (int64_t)(share * (double)(e->end_ns - e->begin_ns));
+    }
+}
+
+static void add_event(td_op_statistics *s, const td_trace_event *e, within *thread)
+{
+    int32_t node = td_view_node(s->view, e);
+    int64_t ns = e->end_ns - e->begin_ns;
+    if (!td_view_counts(s->view, e->step))
+        return;
+    if (e->kind == TD_RECORD_OP && node >= 0) {
+        s->ops.rows[node].count++;
+        s->ops.rows[node].total_ns += ns;
+        s->ops.rows[node].self_ns += ns;
+        *thread = (within){e->end_ns, node};
+    } else if (e->kind == TD_RECORD_COPY && node >= 0) {
+        add_copies(s, e, node);
+    } else if (nests(e->kind) && e->end_ns <= thread->end_ns) {
+        s->ops.rows[thread->node].self_ns -= ns;
+    }
+}
+
+static td_status *sum_events(td_op_statistics *s)
+{
+    const td_trace *trace = s->view->trace;
+    within *threads = NULL;
+    TD_TRY(TD_NEW(threads, trace->n_threads + 1));
+    for (int64_t i = 0; i < trace->n_events; i++)
+        add_event(s, &trace->events[i], &threads[trace->events[i].thread]);
+    td_free(threads);
+    return NULL;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------------------------ */
+
+static int by_self(const void *a, const void *b)
+{
+    const td_op_row *x = a, *y = b;
+    if (x->self_ns != y->self_ns)
+        return x->self_ns > y->self_ns ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Adds a row to that of `name` (and `device`, where rows have one). */
+static void merge(td_op_rows *rows, const char *name, const char *device, int32_t device_index, const td_op_row *from)
+{
+    int64_t at = rows->n - 1; /* neighbours are often of one group */
+    while (at >= 0 && (strcmp(rows->rows[at].name, name) != 0 || rows->rows[at].device_index != device_index))
+        at--;
+    td_op_row *to = &rows->rows[at < 0 ? rows->n : at];
+    if (at < 0)
+        rows->rows[rows->n++] = (td_op_row){.name = name, .device = device, .device_index = device_index, .node = -1};
+    to->count += from->count;
+    to->total_ns += from->total_ns;
+    to->self_ns += from->self_ns;
+    to->flops += from->flops;
+    to->bytes += from->bytes;
+}
+
+static void sort(td_op_rows *rows)
+{
+    qsort(rows->rows, (size_t)rows->n, sizeof *rows->rows, by_self);
+}
+
+static td_status *group(td_op_statistics *s)
+{
+    const td_trace_plan *plan = s->view->plan;
+    TD_TRY(TD_NEW(s->types.rows, plan->n_nodes + 1));
+    TD_TRY(TD_NEW(s->subgraphs.rows, plan->n_nodes + 1));
+    TD_TRY(TD_NEW(s->devices.rows, plan->n_nodes + 1));
+    for (int64_t i = 0; i < s->ops.n; i++) {
+        const td_op_row *row = &s->ops.rows[i];
+        const td_trace_subgraph *subgraph = &plan->subgraphs[plan->nodes[row->node].subgraph];
+        merge(&s->types, row->op, row->device, row->device_index, row);
+        merge(&s->subgraphs, subgraph->name, row->device, row->device_index, row);
+        merge(&s->devices, row->device, row->device, row->device_index, row);
+        s->self_ns += row->self_ns;
+    }
+    sort(&s->ops);
+    sort(&s->types);
+    sort(&s->subgraphs);
+    sort(&s->devices);
+    return NULL;
+}
+
+/* Keeps the nodes that ran. */
+static void compact(td_op_statistics *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->ops.n; i++) {
+        td_op_row *row = &s->ops.rows[i];
+        const td_trace_node *node = &s->view->plan->nodes[row->node];
+        if (!row->count)
+            continue;
+        row->flops = node->flops * (double)row->count;
+        row->bytes = node->bytes * (double)row->count;
+        s->ops.rows[n++] = *row;
+    }
+    s->ops.n = n;
+}
+
+static td_status *fill(td_op_statistics *s)
+{
+    const td_trace_plan *plan = s->view->plan;
+    TD_TRY(TD_NEW(s->ops.rows, plan->n_nodes + 1));
+    s->ops.n = plan->n_nodes;
+    for (int32_t n = 0; n < plan->n_nodes; n++) {
+        int32_t subgraph = plan->nodes[n].subgraph, device = subgraph < 0 ? 0 : plan->subgraphs[subgraph].device;
+        s->ops.rows[n] = (td_op_row){.name = plan->nodes[n].name,
+                                     .op = plan->nodes[n].op,
+                                     .device = plan->devices[device].name,
+                                     .device_index = device,
+                                     .node = n};
+        if (subgraph < 0)
+            return TD_ERROR(TD_DATA_ERROR, "node \"%s\" of the trace's plan is in no subgraph", plan->nodes[n].name);
+    }
+    TD_TRY(sum_events(s));
+    compact(s);
+    s->steps = td_view_count(s->view);
+    return group(s);
+}
+
+td_status *td_op_statistics_create(const td_view *view, td_op_statistics **out_statistics)
+{
+    td_op_statistics *s = NULL;
+    *out_statistics = NULL;
+    TD_TRY(TD_NEW(s, 1));
+    s->view = view;
+    td_status *status = fill(s);
+    if (status)
+        td_op_statistics_destroy(s);
+    else
+        *out_statistics = s;
+    return status;
+}
+
+void td_op_statistics_destroy(td_op_statistics *statistics)
+{
+    if (!statistics)
+        return;
+    td_free(statistics->ops.rows);
+    td_free(statistics->types.rows);
+    td_free(statistics->subgraphs.rows);
+    td_free(statistics->devices.rows);
+    td_free(statistics);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------------------------------- */
+
+double td_op_reached(const td_view *view, const td_op_row *row)
+{
+    const td_trace_device *device = &view->plan->devices[row->device_index];
+    double seconds = 1e-9 * (double)row->self_ns;
+    if (seconds <= 0)
+        return 0;
+    double flops = device->flops_per_s > 0 ? row->flops / seconds / device->flops_per_s : 0;
+    double bytes = device->memory_bytes_per_s > 0 ? row->bytes / seconds / device->memory_bytes_per_s : 0;
+    return flops > bytes ? flops : bytes;
+}
+
+const char *td_op_shapes(const td_trace_plan *plan, const int32_t *values, int32_t n, char *buffer, size_t bytes)
+{
+    size_t at = 0;
+    buffer[0] = '\0';
+    for (int32_t i = 0; i < n && at + 1 < bytes; i++) {
+        const td_trace_value *value = values[i] < 0 ? NULL : &plan->values[values[i]];
+        int length = snprintf(buffer + at, bytes - at, "%s%s%s%s", i ? ", " : "", value ? value->dtype : "-",
+                              value && value->shape[0] ? " " : "", value ? value->shape : "");
+        at += length > 0 ? (size_t)length : 0;
+    }
+    return buffer;
+}
