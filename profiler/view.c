@@ -281,7 +281,7 @@ static td_status *fill(td_view *view)
     const td_trace_window *w = &view->window;
     bool sane = w->first_step >= 0 && w->last_step <= UINT32_MAX && w->first_step <= w->last_step;
     int64_t n = sane ? w->last_step - w->first_step : 0;
-    if (!sane || n > MOST_STEPS)
+    if (!sane || n > MOST_STEPS || n > view->trace->n_events) /* a step has an event at least */
         return TD_ERROR(TD_DATA_ERROR, "a window of steps %lld to %lld", (long long)view->window.first_step,
                         (long long)view->window.last_step);
     view->plan = find_plan(view->trace, &view->window);

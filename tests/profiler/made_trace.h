@@ -28,7 +28,7 @@ enum { LOOKUP, TO_ACCEL, BOTTOM, TOP, BACKWARD, TO_CPU, UPDATE, N_SUBGRAPHS };
 enum { FIRST_ID = 1, MAIN_THREAD = 1, CPU_LANE, ACCEL_LANE, TO_LANE, FROM_LANE, WORKER };
 
 static const char *const made_plan =
-    "{\"first_id\":1,\"training\":true,\"pipelined\":false,\"cores\":4,\"estimated_ms\":5,\"devices\":["
+    "{\"first_id\":1,\"training\":true,\"pipelined\":true,\"cores\":4,\"estimated_ms\":5,\"devices\":["
     "{\"name\":\"cpu\",\"backend\":\"cpu\",\"host\":true,\"lanes\":1,\"cores\":3,\"store_bytes\":4000000,"
     "\"arena_bytes\":100000},"
     "{\"name\":\"accel\",\"backend\":\"emulated\",\"host\":false,\"lanes\":1,\"cores\":1,\"memory_bytes\":1000000,"
@@ -50,7 +50,7 @@ static const char *const made_plan =
     "\"shape\":\"[1000, 16]\",\"bytes\":64000,\"producer\":-1,\"root\":6}],"
     "\"nodes\":["
     "{\"name\":\"table/bag\",\"op\":\"embedding_bag\",\"subgraph\":0,\"phase\":\"forward\",\"inputs\":[6],"
-    "\"outputs\":[0],\"attributes\":\"mode=sum\",\"flops\":4096,\"bytes\":32768,\"estimated_ms\":0.1},"
+    "\"outputs\":[0],\"attributes\":\"mode=sum\",\"flops\":4096,\"bytes\":32768,\"estimated_ms\":1.2},"
     "{\"name\":\"bag.accel\",\"op\":\"copy\",\"subgraph\":1,\"phase\":\"forward\",\"inputs\":[0],\"outputs\":[1],"
     "\"flops\":0,\"bytes\":32768,\"estimated_ms\":0.1,\"inserted\":true},"
     "{\"name\":\"bottom/linear\",\"op\":\"linear\",\"subgraph\":2,\"phase\":\"forward\",\"inputs\":[],\"outputs\":[2],"
@@ -58,11 +58,11 @@ static const char *const made_plan =
     "{\"name\":\"top/linear\",\"op\":\"linear\",\"subgraph\":3,\"phase\":\"forward\",\"inputs\":[1,2],\"outputs\":[3],"
     "\"flops\":1000000,\"bytes\":100000,\"estimated_ms\":1},"
     "{\"name\":\"top/linear_gradient\",\"op\":\"linear_gradient\",\"subgraph\":4,\"phase\":\"backward\",\"inputs\":[3],"
-    "\"outputs\":[4],\"flops\":2000000,\"bytes\":200000,\"estimated_ms\":2},"
+    "\"outputs\":[4],\"flops\":2000000,\"bytes\":200000,\"estimated_ms\":1},"
     "{\"name\":\"gradient.cpu\",\"op\":\"copy\",\"subgraph\":5,\"phase\":\"backward\",\"inputs\":[4],\"outputs\":[5],"
     "\"flops\":0,\"bytes\":32768,\"estimated_ms\":0.1,\"inserted\":true},"
     "{\"name\":\"table/update\",\"op\":\"lazy_adam\",\"subgraph\":6,\"phase\":\"update\",\"inputs\":[6,5],"
-    "\"outputs\":[],\"flops\":60000,\"bytes\":500000,\"estimated_ms\":0.5}],"
+    "\"outputs\":[],\"flops\":60000,\"bytes\":500000,\"estimated_ms\":1.5}],"
     "\"subgraphs\":["
     "{\"name\":\"lookup\",\"device\":0,\"lane\":\"compute\",\"estimated_ms\":0.1,\"after\":[],\"next_step\":[]},"
     "{\"name\":\"bag -> "
@@ -83,18 +83,24 @@ typedef struct made {
     int32_t queue, queue_most; /* batches that stand ready */
     double cpu_share;          /* of 4 cores */
     int first, steps;
+    int slow_step; /* this one has `slow_by` more of its callback */
+    int64_t slow_by;
+    uint64_t dropped;
+    double event_ns;
+    const char *changes[4][2]; /* text of the plan, and what stands there instead */
 } made;
 
 static inline made made_defaults(void)
 {
     return (made){.data_wait = 1000,
-                  .durations = {100000, 17000, 1000000, 1000000, 2000000, 17000, 500000},
+                  .durations = {1200000, 17000, 1000000, 1000000, 1000000, 17000, 1500000},
                   .wake_up = 2000,
                   .callback = 1000,
                   .copied_bytes = 16384,
                   .cpu_share = 0.5,
                   .first = 6,
-                  .steps = 4};
+                  .steps = 4,
+                  .event_ns = 15};
 }
 
 enum { MADE_MOST = 4096 };
@@ -134,7 +140,7 @@ static inline int64_t later(int64_t a, int64_t b)
 /* One step that begins at `at`; returns when it ended. */
 static inline int64_t made_step(made_events *e, const made *m, int step, int64_t at)
 {
-    int64_t begin = at, w = m->wake_up;
+    int64_t w = m->wake_up, callback = m->callback + (step == m->slow_step ? m->slow_by : 0);
     made_add(e, MAIN_THREAD, TD_RECORD_QUEUE, (uint32_t)m->queue_most, step, at, at, (uint64_t)m->queue);
     made_add(e, MAIN_THREAD, TD_RECORD_DATA_WAIT, 0, step, at, at + m->data_wait, 0);
     if (m->fetch)
@@ -150,26 +156,41 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, at, end, 256);
     made_add(e, MAIN_THREAD, TD_RECORD_MEMORY, 1, step, end, end, 500000);
     made_add(e, MAIN_THREAD, TD_RECORD_PROCESSOR, 0, step, end, end, (uint64_t)(4 * m->cpu_share * (double)(end)));
-    made_add(e, MAIN_THREAD, TD_RECORD_CALLBACK, 0, step, end, end + m->callback, 0);
-    (void)begin;
-    return end + m->callback;
+    made_add(e, MAIN_THREAD, TD_RECORD_CALLBACK, 0, step, end, end + callback, 0);
+    return end + callback;
+}
+
+static inline char *made_plan_with(const made *m)
+{
+    char *plan = strdup(made_plan);
+    for (size_t i = 0; i < sizeof m->changes / sizeof *m->changes && m->changes[i][0]; i++) {
+        char *at = strstr(plan, m->changes[i][0]), *changed = malloc(strlen(plan) + strlen(m->changes[i][1]) + 1);
+        assert_non_null(at);
+        (void)sprintf(changed, "%.*s%s%s", (int)(at - plan), plan, m->changes[i][1], at + strlen(m->changes[i][0]));
+        free(plan);
+        plan = changed;
+    }
+    return plan;
 }
 
 static inline td_status *made_write(td_trace_writer *writer, const made *m, const made_events *e, int64_t end)
 {
     static const char *const names[] = {"",         "main",       "cpu compute 0", "accel compute 0",
                                         "to accel", "from accel", "data worker"};
-    static const char info[] =
-        "{\"host\":\"here\",\"clock\":\"monotonic\",\"model\":\"made\",\"event_ns\":15,\"off_ns\":1,"
-        "\"peak_flops_per_s\":1e10,\"peak_bytes_per_s\":1e10}";
+    char info[256], *plan = made_plan_with(m);
+    int length = snprintf(info, sizeof info,
+                          "{\"host\":\"here\",\"clock\":\"monotonic\",\"model\":\"made\",\"event_ns\":%g,\"off_ns\":1}",
+                          m->event_ns);
     trace_clock clocks[] = {{0, 0, 1700000000000000000, 20}, {1000000000, 1000000000, 1700000001000000000, 30}};
-    TD_TRY(td_trace_write(writer, TRACE_INFO, info, sizeof info - 1));
+    TD_TRY(td_trace_write(writer, TRACE_INFO, info, (uint64_t)length));
     for (int i = 0; i < 2; i++)
         TD_TRY(td_trace_write(writer, TRACE_CLOCK, &clocks[i], sizeof clocks[i]));
-    TD_TRY(td_trace_write(writer, TRACE_PLAN, made_plan, strlen(made_plan)));
+    td_status *status = td_trace_write(writer, TRACE_PLAN, plan, strlen(plan));
+    free(plan);
+    TD_TRY(status);
     for (uint32_t t = 1; t <= WORKER; t++)
         if (e->n[t])
-            TD_TRY(td_trace_write_records(writer, t, names[t], e->records[t], e->n[t], 0));
+            TD_TRY(td_trace_write_records(writer, t, names[t], e->records[t], e->n[t], t == 1 ? m->dropped : 0));
     trace_window window = {0, (uint64_t)end, m->first, m->first + m->steps - 1};
     return td_trace_write(writer, TRACE_WINDOW, &window, sizeof window);
 }

@@ -1,0 +1,379 @@
+/* What is injected into a trace is what the analyses name: slow data, a slow link, a slow op, an unbalanced cut, with its
+ * milliseconds. Each rule of advice speaks on a trace made for it, and is silent on one that is not. */
+#include "tests/profiler/made_trace.h"
+
+#include "profiler/report.h"
+#include "tandem/graph.h"
+#include "tandem/profiler.h"
+
+static const char *path(void)
+{
+    static char text[64];
+    (void)snprintf(text, sizeof text, "analysis-%d.tdt", (int)getpid());
+    return text;
+}
+
+typedef struct opened {
+    td_trace *trace;
+    td_analysis *a;
+    td_advice_list advice;
+} opened;
+
+static opened open_made(const made *m)
+{
+    opened o = {0};
+    made_file(path(), m);
+    OK(td_trace_read(path(), &o.trace));
+    OK(td_analysis_create(o.trace, -1, &o.a));
+    td_advise(o.a, &o.advice);
+    (void)unlink(path());
+    return o;
+}
+
+static void close_made(opened *o)
+{
+    td_analysis_destroy(o->a);
+    td_trace_destroy(o->trace);
+}
+
+static const td_advice *find(const opened *o, const char *rule)
+{
+    for (int32_t i = 0; i < o->advice.n; i++)
+        if (!strcmp(o->advice.items[i].rule, rule))
+            return &o->advice.items[i];
+    return NULL;
+}
+
+static void near(double value, double wanted)
+{
+    if (value < 0.95 * wanted || value > 1.05 * wanted)
+        fail_msg("%g is not within 5 %% of %g", value, wanted);
+}
+
+/* ---- the step trace -------------------------------------------------------------------------------------------------------------- */
+
+static void test_a_step_is_the_sum_of_its_critical_path(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    opened o = open_made(&m);
+    const td_step_times *step = &o.a->steps->average;
+    int64_t copies = m.durations[TO_ACCEL] + m.durations[TO_CPU];
+    int64_t ops = m.durations[LOOKUP] + m.durations[TOP] + m.durations[BACKWARD] + m.durations[UPDATE];
+    assert_int_equal(o.a->steps->n_steps, m.steps);
+    assert_int_equal(step->path_ns[TD_CAUSE_SUBGRAPH], ops);
+    assert_int_equal(step->path_ns[TD_CAUSE_COPY], copies);
+    assert_int_equal(step->path_ns[TD_CAUSE_WAKE_UP], 6 * m.wake_up);
+    assert_int_equal(step->path_ns[TD_CAUSE_DATA], m.data_wait);
+    assert_int_equal(step->path_ns[TD_CAUSE_HOST], m.callback);
+    assert_int_equal(step->path_ns[TD_CAUSE_UNKNOWN], 0);
+    assert_int_equal(step->interval_ns, ops + copies + 6 * m.wake_up + m.data_wait + m.callback);
+    assert_int_equal(step->forward_ns, m.durations[LOOKUP] + m.durations[BOTTOM] + m.durations[TOP]);
+    assert_int_equal(step->backward_ns, m.durations[BACKWARD]);
+    assert_int_equal(step->update_ns, m.durations[UPDATE]);
+    assert_int_equal(step->to_device_bytes, m.copied_bytes);
+    assert_int_equal(step->tail_ns, m.durations[TO_CPU] + m.durations[UPDATE] + 2 * m.wake_up);
+    assert_int_equal(o.a->steps->subgraphs[BOTTOM].path_ns, 0); /* it ran beside the lookup */
+    assert_int_equal(o.a->steps->subgraphs[TO_CPU].bytes, m.copied_bytes * m.steps);
+    close_made(&o);
+}
+
+static const td_view_lane *lane_named(const opened *o, const char *name, const td_lane_times **out_times)
+{
+    for (int64_t l = 0; l < o->a->view->n_lanes; l++)
+        if (!strcmp(o->a->view->lanes[l].name, name)) {
+            *out_times = &o->a->steps->lanes[l];
+            return &o->a->view->lanes[l];
+        }
+    fail_msg("no lane %s", name);
+    return NULL;
+}
+
+static void test_lanes_say_what_they_waited_for(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.data_wait = 300000;
+    opened o = open_made(&m);
+    const td_lane_times *accel = NULL, *cpu = NULL;
+    int64_t n = m.steps, w = m.wake_up, *d = m.durations;
+    (void)lane_named(&o, "accel", &accel);
+    (void)lane_named(&o, "cpu", &cpu);
+    assert_int_equal(accel->busy_ns, n * (d[BOTTOM] + d[TOP] + d[BACKWARD]));
+    assert_int_equal(cpu->busy_ns, n * (d[LOOKUP] + d[UPDATE]));
+    assert_int_equal(accel->waits_ns[TD_CAUSE_DATA], n * m.data_wait);
+    assert_int_equal(cpu->waits_ns[TD_CAUSE_DATA], n * m.data_wait);
+    /* top: the rest of the lookup, and its copy */
+    assert_int_equal(accel->by_subgraph_ns[LOOKUP], n * (d[LOOKUP] - d[BOTTOM]));
+    assert_int_equal(accel->by_subgraph_ns[TO_ACCEL], n * d[TO_ACCEL]);
+    assert_int_equal(cpu->by_subgraph_ns[TOP], n * d[TOP]);
+    assert_int_equal(cpu->by_subgraph_ns[BACKWARD], n * d[BACKWARD]);
+    assert_int_equal(cpu->waits_ns[TD_CAUSE_COPY], n * (d[TO_ACCEL] + d[TO_CPU]));
+    assert_int_equal(cpu->waits_ns[TD_CAUSE_WAKE_UP], n * 6 * w);
+    assert_int_equal(cpu->busy_ns + cpu->idle_ns, o.a->steps->wall_ns);
+    /* the lookup and bottom begin together */
+    assert_int_equal(accel->overlap_ns[0] + accel->overlap_ns[1] - accel->busy_ns, n * d[BOTTOM]);
+    close_made(&o);
+}
+
+/* ---- injected ---------------------------------------------------------------------------------------------------------------------- */
+
+static void test_slow_data_is_named_with_its_time(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.data_wait = m.fetch = 2000000;
+    opened o = open_made(&m);
+    near((double)o.a->steps->average.path_ns[TD_CAUSE_DATA], 2e6);
+    assert_string_equal(o.advice.items[0].rule, "data_starvation");
+    near(o.advice.items[0].gain_ms, 2);
+    assert_non_null(strstr(o.advice.items[0].text, "a batch takes 2 ms to make on each of 1 workers"));
+    assert_int_equal(o.a->data.starved_steps, m.steps);
+    close_made(&o);
+}
+
+static void test_a_slow_link_is_named_with_its_time(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.durations[TO_CPU] = 3000000;
+    opened o = open_made(&m);
+    near((double)o.a->steps->average.path_ns[TD_CAUSE_COPY], 3e6 + 17e3);
+    assert_string_equal(o.advice.items[0].rule, "slow_link");
+    near(o.advice.items[0].gain_ms, 3.017);
+    assert_non_null(strstr(o.advice.items[0].text, "most of it \"gradient -> cpu\" with 3 ms"));
+    close_made(&o);
+}
+
+static void test_a_slow_op_is_named_with_its_excess(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.durations[BACKWARD] = 6000000; /* planned: 1 ms */
+    opened o = open_made(&m);
+    const td_advice *advice = find(&o, "slow_op");
+    assert_non_null(advice);
+    near(advice->gain_ms, 5);
+    assert_non_null(strstr(advice->text, "linear_gradient \"top/linear_gradient\" takes 6 ms of a step on accel"));
+    assert_string_equal(o.a->ops->ops.rows[0].name, "top/linear_gradient");
+    close_made(&o);
+}
+
+static void test_an_unbalanced_cut_is_named_with_what_balance_would_save(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    for (int i = BOTTOM; i <= BACKWARD; i++)
+        m.durations[i] *= 4; /* 12 ms there, 2.7 on the host */
+    opened o = open_made(&m);
+    const td_advice *advice = find(&o, "unbalanced_cut");
+    assert_non_null(advice);
+    near(advice->measured * (double)o.a->steps->average.interval_ns, 1e6 * (12 - 2.7) / 2);
+    assert_non_null(strstr(advice->text, "accel works 12 ms of a step, cpu 2.7"));
+    assert_non_null(strstr(advice->text, "to cpu first: 4 ms there now"));
+    assert_null(find(&o, "slow_op")); /* all of it is as slow */
+    close_made(&o);
+}
+
+/* ---- each rule -------------------------------------------------------------------------------------------------------------------------- */
+
+static void slow_data(made *m)
+{
+    m->data_wait = m->fetch = 600000;
+}
+static void slow_link(made *m)
+{
+    m->durations[TO_ACCEL] = 600000;
+}
+static void in_pieces(made *m) /* both copies become pieces of one */
+{
+    m->durations[TO_CPU] = 250000;
+    m->changes[0][0] = "\"op\":\"copy\",\"subgraph\":1";
+    m->changes[0][1] = "\"op\":\"copy\",\"subgraph\":5";
+    m->changes[1][0] = "\"link_latency_s\":1e-6";
+    m->changes[1][1] = "\"link_latency_s\":1e-4";
+}
+static void slow_op(made *m)
+{
+    m->durations[TOP] = 5000000;
+}
+static void unbalanced(made *m)
+{
+    for (int i = BOTTOM; i <= BACKWARD; i++)
+        m->durations[i] *= 3;
+}
+static void round_trip(made *m) /* what the host computes without any state goes back */
+{
+    m->durations[TO_ACCEL] = m->durations[TO_CPU] = 100000;
+    m->changes[0][0] = "\"inputs\":[6,5]";
+    m->changes[0][1] = "\"inputs\":[5]";
+    m->changes[1][0] = "\"lane\":\"to_device\",\"estimated_ms\":0.1,\"after\":[0]";
+    m->changes[1][1] = "\"lane\":\"to_device\",\"estimated_ms\":0.1,\"after\":[6]";
+}
+static void inserted(made *m)
+{
+    m->changes[0][0] = "\"name\":\"bottom/linear\"";
+    m->changes[0][1] = "\"inserted\":true,\"name\":\"bottom/linear\"";
+}
+static void idle_cores(made *m)
+{
+    m->cpu_share = 0.2;
+}
+static void wake_ups(made *m)
+{
+    m->wake_up = 150000;
+}
+static void host_work(made *m)
+{
+    m->callback = 500000;
+}
+static void no_overlap(made *m)
+{
+    m->changes[0][0] = "\"pipelined\":true";
+    m->changes[0][1] = "\"pipelined\":false";
+}
+static void uneven(made *m)
+{
+    m->steps = 10;
+    m->slow_step = 9;
+    m->slow_by = 10000000;
+}
+static void dropped(made *m)
+{
+    m->dropped = 12;
+}
+static void recording(made *m)
+{
+    m->event_ns = 10000;
+}
+
+static void test_each_rule_speaks_on_its_trace_and_on_no_other(void **state)
+{
+    (void)state;
+    static const struct {
+        td_advice_rule rule;
+        void (*inject)(made *m);
+        const char *says;
+    } cases[TD_ADVICE_RULES] = {
+        {TD_ADVICE_data_starvation, slow_data, "waiting for data takes 0.6 ms of a step"},
+        {TD_ADVICE_slow_link, slow_link, "\"bag -> accel\" with 0.6 ms"},
+        {TD_ADVICE_copy_in_pieces, in_pieces, "is copied in 2 pieces, whose latency takes 0.2 of its 0.25 ms"},
+        {TD_ADVICE_slow_op, slow_op, "linear \"top/linear\" takes 5 ms"},
+        {TD_ADVICE_unbalanced_cut, unbalanced, "accel works 9 ms of a step, cpu 2.7"},
+        {TD_ADVICE_round_trip, round_trip,
+         "move \"table/update\" to accel: saves 0.0328 MB of copies a step, about 0.2 ms"},
+        {TD_ADVICE_inserted_ops, inserted,
+         "1 ops that the planner inserted take 1 ms of a step, linear \"bottom/linear\""},
+        {TD_ADVICE_idle_cores, idle_cores, "0.8 of its 4 cores work"},
+        {TD_ADVICE_wake_ups, wake_ups, "lanes take 0.9 ms of a step to wake up"},
+        {TD_ADVICE_host_work, host_work, "the caller's code takes 0.5"},
+        {TD_ADVICE_no_overlap, no_overlap, "with train.pipeline: on, up to"},
+        {TD_ADVICE_uneven_steps, uneven, "step 10 14.7, most of the difference host"},
+        {TD_ADVICE_dropped_records, dropped, "12 records were dropped"},
+        {TD_ADVICE_recording, recording, "recording itself takes about"},
+    };
+    made m = made_defaults();
+    opened quiet = open_made(&m);
+    if (quiet.advice.n)
+        fail_msg("advice on a trace that needs none: %s", quiet.advice.items[0].text);
+    close_made(&quiet);
+    for (int i = 0; i < TD_ADVICE_RULES; i++) {
+        assert_int_equal(cases[i].rule, i);
+        m = made_defaults();
+        cases[i].inject(&m);
+        opened o = open_made(&m);
+        const td_advice *advice = find(&o, td_advice_name(cases[i].rule));
+        if (!advice)
+            fail_msg("%s does not speak", td_advice_name(cases[i].rule));
+        if (!strstr(advice->text, cases[i].says))
+            fail_msg("%s says: %s", advice->rule, advice->text);
+        assert_true(advice->measured > advice->threshold);
+        close_made(&o);
+    }
+}
+
+/* ---- operators, memory, data ------------------------------------------------------------------------------------------------------------ */
+
+static void test_operators_are_counted_and_held_against_their_device(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.changes[0][0] = "\"link_bytes_per_s\":1e9";
+    m.changes[0][1] = "\"flops_per_s\":4e9,\"memory_bytes_per_s\":1e12,\"link_bytes_per_s\":1e9";
+    opened o = open_made(&m);
+    const td_op_statistics *ops = o.a->ops;
+    int64_t sum = 0;
+    assert_int_equal(ops->ops.n, N_SUBGRAPHS);
+    for (int64_t i = 0; i < ops->ops.n; i++) {
+        assert_int_equal(ops->ops.rows[i].count, m.steps);
+        sum += ops->ops.rows[i].self_ns;
+        if (!strcmp(ops->ops.rows[i].name, "bottom/linear")) /* 2 GFLOP/s of 4 */
+            near(td_op_reached(o.a->view, &ops->ops.rows[i]), 0.5);
+    }
+    assert_int_equal(sum, ops->self_ns);
+    const td_op_row *linear = NULL;
+    for (int64_t i = 0; i < ops->types.n; i++)
+        if (!strcmp(ops->types.rows[i].name, "linear"))
+            linear = &ops->types.rows[i];
+    assert_int_equal(linear->count, 2 * m.steps);
+    assert_int_equal(linear->total_ns, m.steps * (m.durations[BOTTOM] + m.durations[TOP]));
+    assert_int_equal(ops->devices.n, 2);
+    char text[64];
+    assert_string_equal(td_op_shapes(o.a->view->plan, o.a->view->plan->nodes[TOP].inputs, 2, text, sizeof text),
+                        "f32 [256, 16], f32 [256, 64]");
+    close_made(&o);
+}
+
+static void test_memory_lives_from_its_maker_to_its_last_reader(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    opened o = open_made(&m);
+    const td_device_memory *accel = &o.a->memory->devices[1], *cpu = &o.a->memory->devices[0];
+    assert_int_equal(accel->peak_live_bytes,
+                     65536 + 16384 + 4); /* hidden, the bag's copy and the loss, while top runs */
+    assert_int_equal(accel->in_use_bytes, 500000);
+    assert_string_equal(accel->tenants[0].name, "hidden");
+    assert_string_equal(cpu->tenants[0].name, "table");
+    assert_int_equal(accel->points[accel->n_points - 1].bytes, 0);
+    close_made(&o);
+}
+
+static void test_everything_is_in_the_report(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"trace",  "average", "steps",   "subgraphs", "lanes",     "operators",
+                                       "memory", "data",    "machine", "advice",    "device_ops"};
+    char *text = NULL;
+    made m = made_defaults();
+    made_file(path(), &m);
+    OK(td_profiler_analyse(path(), TD_PROFILER_LAST_WINDOW, &text));
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_non_null(json_object_get(json, keys[i]));
+    assert_int_equal(json_object_size(json), sizeof keys / sizeof *keys);
+    json_decref(json);
+    td_text_free(text);
+    td_status *status = td_profiler_analyse(path(), 1, &text);
+    assert_non_null(strstr(td_status_message(status), "the trace has 1 recorded windows; there is no window 1"));
+    td_status_destroy(status);
+    (void)unlink(path());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_is_the_sum_of_its_critical_path),
+        cmocka_unit_test(test_lanes_say_what_they_waited_for),
+        cmocka_unit_test(test_slow_data_is_named_with_its_time),
+        cmocka_unit_test(test_a_slow_link_is_named_with_its_time),
+        cmocka_unit_test(test_a_slow_op_is_named_with_its_excess),
+        cmocka_unit_test(test_an_unbalanced_cut_is_named_with_what_balance_would_save),
+        cmocka_unit_test(test_each_rule_speaks_on_its_trace_and_on_no_other),
+        cmocka_unit_test(test_operators_are_counted_and_held_against_their_device),
+        cmocka_unit_test(test_memory_lives_from_its_maker_to_its_last_reader),
+        cmocka_unit_test(test_everything_is_in_the_report),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
