@@ -10,10 +10,11 @@
 
 static td_step_times *times_of(const td_step_trace *trace, int64_t step)
 {
-    for (int64_t guess = step - trace->view->window.first_step; guess >= 0; guess--)
-        if (guess < trace->n_steps && trace->steps[guess].step <= step)
-            return trace->steps[guess].step == step ? &trace->steps[guess] : NULL;
-    return NULL;
+    int64_t guess = step - trace->view->window.first_step; /* where it is unless steps before it are missing */
+    guess = guess < trace->n_steps ? guess : trace->n_steps - 1;
+    while (guess >= 0 && trace->steps[guess].step > step)
+        guess--;
+    return guess >= 0 && trace->steps[guess].step == step ? &trace->steps[guess] : NULL;
 }
 
 static void add_op(td_step_trace *trace, td_step_times *step, const td_trace_event *e)
