@@ -12,6 +12,7 @@
 #include "cli/run_directory.h"
 #include "cli/summary.h"
 #include "cli/terminal.h"
+#include "cli/weights.h"
 
 /* All of one run. */
 typedef struct job {
@@ -97,7 +98,8 @@ static td_status *load_newest(job *j)
     char *path = NULL;
     TD_TRY(td_checkpoint_newest(j->checkpoints, &path));
     if (!path && td_run_is_open(j->run))
-        return NULL; /* it was stopped before its first checkpoint: from the beginning */
+        return td_weights_import(j->setup.root,
+                                 j->training.store); /* stopped before its first checkpoint: from the beginning */
     if (!path)
         return TD_ERROR(TD_INVALID_ARGUMENT, "--resume: %s holds no checkpoint", j->checkpoints);
     td_status *status = td_store_load(j->training.store, path, &j->training.position);
@@ -243,6 +245,8 @@ static td_status *prepare(job *j)
     TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
+    if (!j->resumed) /* before there is a folder: the file may be refused */
+        TD_TRY(td_weights_import(j->setup.root, j->training.store));
     TD_TRY(choose_folders(j));
     if (j->resumed)
         TD_TRY(check_order(j));

@@ -72,6 +72,28 @@ typedef struct td_data_position {
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position) TD_MUST_USE;
 td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position) TD_MUST_USE;
 
+/* Parameters from a safetensors file of another program, as PyTorch's state dictionaries are saved.
+ *
+ * A parameter gets the tensor of its own name, or that which the first entry of `map` says whose `match` fits the parameter: `*` in
+ * `from` stands for what the `*` at its place in `match` stood for ({"h.*.up.weight", "transformer.h.*.mlp.c_fc.weight"}). Numbers
+ * are f32, f16 or bf16, and are converted as in loading a checkpoint. Shapes must agree: those of linear layers are [out, in] and of
+ * convolutions [out, in / groups, height, width], as PyTorch's Linear and Conv2d have them; `transpose` is for matrices that lie
+ * [in, out], as GPT-2's Conv1D. */
+typedef struct td_weight_name {
+    const char *match, *from;
+    bool transpose;
+} td_weight_name;
+typedef struct td_weights {
+    const char *file;
+    const td_weight_name *map;
+    const char *const *keep;   /* patterns of parameters that keep their initial values */
+    const char *const *ignore; /* patterns of tensors of the file that nobody needs */
+    int32_t n_map, n_keep, n_ignore;
+} td_weights;
+/* Optimizer state and counters stay as they are. TD_DATA_ERROR where the file is damaged, or a tensor is missing, of another shape
+ * or dtype, or without a parameter; all of those are named, and nothing has changed then. */
+td_status *td_store_import(td_store *store, const td_weights *weights) TD_MUST_USE;
+
 /* ---- sessions ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct td_step_report {
