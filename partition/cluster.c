@@ -11,6 +11,8 @@
  * `up` keeps what another lane waits for apart from what nobody waits for: the gradient of a host table leaves before the
  * dense layers' own updates are made.
  *
+ * Where the optimizer is offloaded, stages (stages.c) cut these groups further; a stage never falls along an edge either.
+ *
  * The early parts of lookups (early.c) are kept apart too: they must not wait for the table's update.
  *
  * On a device with one lane all of such a group runs as one cluster (copies: up to a bucket of bytes). With several lanes,
@@ -52,7 +54,7 @@ static void find_levels(const td_plan *plan, const td_edges *edges, const int32_
 /* ---- grouping ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct group_key {
-    int32_t device, lane, down, up;
+    int32_t device, lane, down, up, stage;
     int32_t
         late; /* 0: an early part of a lookup, which must not wait for what the others wait for; nothing leads into it */
     int32_t node; /* the place in the topological order */
@@ -61,8 +63,8 @@ typedef struct group_key {
 static int compare_keys(const void *a, const void *b)
 {
     const group_key *x = a, *y = b;
-    const int32_t left[] = {x->down, x->device, x->lane, -x->up, x->late, x->node},
-                  right[] = {y->down, y->device, y->lane, -y->up, y->late, y->node};
+    const int32_t left[] = {x->down, x->device, x->lane, -x->up, x->stage, x->late, x->node},
+                  right[] = {y->down, y->device, y->lane, -y->up, y->stage, y->late, y->node};
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (left[i] != right[i])
             return left[i] < right[i] ? -1 : 1;
@@ -71,7 +73,8 @@ static int compare_keys(const void *a, const void *b)
 
 static bool same_group(const group_key *a, const group_key *b)
 {
-    return a->device == b->device && a->lane == b->lane && a->down == b->down && a->up == b->up && a->late == b->late;
+    return a->device == b->device && a->lane == b->lane && a->down == b->down && a->up == b->up &&
+           a->stage == b->stage && a->late == b->late;
 }
 
 static int64_t copied_bytes(const td_plan *plan, int32_t node)
@@ -103,7 +106,7 @@ static void by_group(td_plan *plan, td_node_group group)
 bool td_cluster_inside(const td_plan *plan, const td_levels *l, int32_t before, int32_t node)
 {
     return same_lane(plan, before, node) && l->down[before] == l->down[node] && l->up[before] == l->up[node] &&
-           plan->nodes[before].early != TD_EARLY_FIRST;
+           l->stage[before] == l->stage[node] && plan->nodes[before].early != TD_EARLY_FIRST;
 }
 
 /* Chains: a node joins the cluster of its predecessors in the group when they are all in one cluster and it is the first to
@@ -169,8 +172,13 @@ static td_status *group_nodes(td_plan *plan, const td_edges *edges, const int32_
     TD_TRY_OR(status, done, reverse(edges, n, &back));
     for (int32_t i = 0; i < n; i++) {
         const td_plan_node *p = &plan->nodes[order[i]];
-        keys[i] =
-            (group_key){p->device, (int32_t)p->lane, l->down[order[i]], l->up[order[i]], p->early != TD_EARLY_FIRST, i};
+        keys[i] = (group_key){p->device,
+                              (int32_t)p->lane,
+                              l->down[order[i]],
+                              l->up[order[i]],
+                              l->stage[order[i]],
+                              p->early != TD_EARLY_FIRST,
+                              i};
     }
     qsort(keys, (size_t)n, sizeof *keys, compare_keys);
     for (int64_t i = 0; i < n; i++)
@@ -265,7 +273,9 @@ td_status *td_pass_cluster(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, td_graph_edges(plan->graph, &edges));
     TD_TRY_OR(status, done, TD_NEW(l.down, plan->graph->n_nodes + 1));
     TD_TRY_OR(status, done, TD_NEW(l.up, plan->graph->n_nodes + 1));
+    TD_TRY_OR(status, done, TD_NEW(l.stage, plan->graph->n_nodes + 1));
     find_levels(plan, &edges, order, &l);
+    TD_TRY_OR(status, done, td_cluster_stages(plan, &edges, order, l.stage));
     TD_TRY_OR(status, done, group_nodes(plan, &edges, order, &l));
     TD_TRY_OR(status, done, build_quotient(plan, &edges));
     TD_TRY_OR(status, done, td_plan_find_reach(plan));
@@ -273,6 +283,7 @@ done:
     td_free(order);
     td_free(l.down);
     td_free(l.up);
+    td_free(l.stage);
     td_edges_deinit(&edges);
     return status;
 }

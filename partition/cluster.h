@@ -5,15 +5,18 @@
 #include "partition/plan.h"
 
 typedef struct td_levels {
-    int32_t *down, *up;
+    int32_t *down, *up, *stage;
 } td_levels;
 
-/* Nodes of one (device, lane, down, up), in topological order. */
+/* Nodes of one (device, lane, down, up, stage), in topological order. */
 typedef struct td_node_group {
     const int32_t *nodes;
     int64_t n;
 } td_node_group;
 
+/* stages.c: fills stage[node], which comes as zeros; it never falls along an edge. `order`: topological. */
+td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const int32_t *order,
+                             int32_t *stage) TD_MUST_USE;
 /* Whether an edge from `before` stays within the group of `node`. */
 bool td_cluster_inside(const td_plan *plan, const td_levels *levels, int32_t before, int32_t node);
 /* Gives each node of the group a cluster: at most `most` of them. */

@@ -38,17 +38,16 @@ static td_status *cost_of(td_plan *plan, int32_t id)
     return NULL;
 }
 
-static void find_ranks(td_plan *plan, const td_edges *edges, const int32_t *order)
+/* For each node: what its rank is at least, from the step after; NULL: nothing. */
+static void find_ranks(td_plan *plan, const td_edges *edges, const int32_t *order, const double *next)
 {
     for (int64_t i = plan->graph->n_nodes - 1; i >= 0; i--) {
         int32_t a = order[i];
-        double longest = 0;
+        double longest = next ? next[a] : 0;
         for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++)
             if (plan->nodes[edges->to[k]].rank > longest)
                 longest = plan->nodes[edges->to[k]].rank;
         plan->nodes[a].rank = longest + plan->nodes[a].seconds;
-        if (plan->nodes[a].rank > plan->bound_s)
-            plan->bound_s = plan->nodes[a].rank;
     }
 }
 
@@ -67,6 +66,40 @@ static bool is_prompt(const td_graph *graph, const td_node *node)
             return true;
     }
     return false;
+}
+
+static void find_bound(td_plan *plan)
+{
+    for (int64_t n = 0; n < plan->graph->n_nodes; n++)
+        if (plan->nodes[n].rank > plan->bound_s)
+            plan->bound_s = plan->nodes[n].rank;
+}
+
+/* A refresh makes what forward of the next step reads: it, and the update before it, are as urgent as the first of those readers. */
+static td_status *rank_refreshes(td_plan *plan, const td_edges *edges, const int32_t *order)
+{
+    double *reader = NULL, *next = NULL;
+    bool any = false;
+    TD_TRY(TD_NEW(reader, plan->graph->n_values + 1));
+    td_status *status = TD_NEW(next, plan->graph->n_nodes + 1);
+    for (int32_t n = 0; n < plan->graph->n_nodes && !status; n++)
+        for (int32_t i = 0; i < plan->graph->nodes[n].n_inputs; i++) {
+            int32_t value = plan->graph->nodes[n].inputs[i];
+            value = value < 0 ? value : td_graph_behind_views(plan->graph, value);
+            if (value >= 0 && plan->nodes[n].rank > reader[value])
+                reader[value] = plan->nodes[n].rank;
+        }
+    for (int32_t n = 0; n < plan->graph->n_nodes && !status; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        bool refreshes = plan->nodes[n].lane == TD_QUEUE_TO_DEVICE && node->n_outputs == 0;
+        next[n] = refreshes ? reader[td_copied_to(node)] : 0;
+        any = any || refreshes;
+    }
+    if (any)
+        find_ranks(plan, edges, order, next);
+    td_free(reader);
+    td_free(next);
+    return status;
 }
 
 /* ---- sequence ------------------------------------------------------------------------------------------------------------------ */
@@ -246,7 +279,9 @@ td_status *td_pass_order(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, td_graph_name_ranks(plan->graph, &ranks));
     TD_TRY_OR(status, done, TD_NEW(h.items, plan->graph->n_nodes + 1));
     h.name_rank = ranks;
-    find_ranks(plan, &edges, order);
+    find_ranks(plan, &edges, order, NULL);
+    find_bound(plan);
+    TD_TRY_OR(status, done, rank_refreshes(plan, &edges, order));
     for (int32_t i = 0; i < plan->graph->n_nodes; i++)
         plan->nodes[i].prompt = plan->n_recomputed && is_prompt(plan->graph, &plan->graph->nodes[i]);
     TD_TRY_OR(status, done, sequence_nodes(plan, &edges, &h));

@@ -5,7 +5,8 @@
  * step back.
  *
  * Only waits that others do not imply are kept, so that their number grows with the plan. Of a state: its writer comes after
- * its readers within a step, so readers of the next step wait for the writer, and the writer for itself. Of a byte of an
+ * its readers within a step, so readers of the next step wait for the writer, and the writer for itself; and for the few that read
+ * what it has written. Of a byte of an
  * arena: the blocks that hold it follow each other within a step, so the maker of the first waits for the users of the last. */
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +112,11 @@ static td_status *wait_for_writers(work *w)
             continue;
         for (int32_t i = w->first[v]; i < w->first[v + 1]; i++)
             writer = w->touches[i].writes ? w->touches[i].cluster : writer;
-        for (int32_t i = w->first[v]; writer >= 0 && i < w->first[v + 1]; i++)
+        for (int32_t i = w->first[v]; writer >= 0 && i < w->first[v + 1]; i++) {
             TD_TRY(add_wait(w, writer, w->touches[i].cluster));
+            if (td_cluster_reaches(w->plan, writer, w->touches[i].cluster))
+                TD_TRY(add_wait(w, w->touches[i].cluster, writer));
+        }
     }
     return NULL;
 }

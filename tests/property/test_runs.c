@@ -162,7 +162,7 @@ static void check_formula(const runner *r, random_source *source)
             }
             if (r->plan->nodes[n].lane == TD_QUEUE_COMPUTE)
                 continue;
-            td_value_bytes(graph, graph->nodes[n].outputs[0], extents, bytes);
+            td_value_bytes(graph, td_copied_to(&graph->nodes[n]), extents, bytes);
             *(r->plan->nodes[n].lane == TD_QUEUE_TO_HOST ? &to_host : &to_device) += bytes[0] + bytes[1] + bytes[2];
         }
         s.release(s.self, &batch);

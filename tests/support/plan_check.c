@@ -112,7 +112,8 @@ static void find_memory(checker *c)
     }
 }
 
-/* Data edges, and from everyone who reads a state's memory, through views too, to who writes it. */
+/* Data edges, and from everyone who reads a state's memory, through views too, to who writes it; the other way for those who declare
+ * that they read what it leaves. */
 static void find_edges(checker *c)
 {
     const td_graph *graph = c->graph;
@@ -127,8 +128,10 @@ static void find_edges(checker *c)
             for (int32_t n = 0; td_node_writes(&graph->nodes[writer], k) && n < graph->n_nodes; n++)
                 for (int32_t i = 0; n != writer && i < graph->nodes[n].n_inputs; i++) {
                     int32_t value = graph->nodes[n].inputs[i];
-                    if (value >= 0 && c->memory[value] == c->memory[graph->nodes[writer].inputs[k]])
-                        put(&c->edge, n, writer);
+                    if (value < 0 || c->memory[value] != c->memory[graph->nodes[writer].inputs[k]])
+                        continue;
+                    bool after = td_node_port(&graph->nodes[n], i)->flags & TD_PORT_AFTER;
+                    put(&c->edge, after ? writer : n, after ? n : writer);
                 }
 }
 
@@ -297,7 +300,7 @@ static void check_copies(checker *c)
         check_reads(c, n);
         if (!is_copy(c, n))
             continue;
-        int32_t from = c->graph->nodes[n].inputs[0], to = c->graph->nodes[n].outputs[0];
+        int32_t from = c->graph->nodes[n].inputs[0], to = td_copied_to(&c->graph->nodes[n]);
         int32_t from_space = space_of(c, c->plan->values[from].device),
                 to_space = space_of(c, c->plan->values[to].device);
         td_queue_kind lane = to_space < 0 ? TD_QUEUE_TO_HOST : TD_QUEUE_TO_DEVICE;
@@ -306,8 +309,8 @@ static void check_copies(checker *c)
         if (!is_read(c, to))
             complain(c, "copy \"%s\" is of use to nobody", node_name(c, n));
         for (int32_t k = 0; k < n; k++)
-            if (is_copy(c, k) && origin_of(c, to) == origin_of(c, c->graph->nodes[k].outputs[0]) &&
-                space_of(c, c->plan->values[c->graph->nodes[k].outputs[0]].device) == to_space)
+            if (is_copy(c, k) && origin_of(c, to) == origin_of(c, td_copied_to(&c->graph->nodes[k])) &&
+                space_of(c, c->plan->values[td_copied_to(&c->graph->nodes[k])].device) == to_space)
                 complain(c, "\"%s\" and \"%s\" copy one value to one place", node_name(c, n), node_name(c, k));
     }
 }

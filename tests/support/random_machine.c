@@ -85,6 +85,10 @@ static void draw_placing(td_train_options *options, const random_machine *machin
         td_place(options, patterns[random_below(&r, random_chance(&r, 20) ? 10 : 9)],
                  which < n ? machine->devices[which][0] : known[which - n]);
     }
+    static const char *const updates[] = {"alpha*/update", "beta*/update", "gamma*/update", "*.bias/update"};
+    if (random_chance(&r,
+                      40)) /* some updates on the host, whatever runs where; those of tables stay where rows are read */
+        td_place(options, updates[random_below(&r, 4)], "cpu");
     options->offload_embedding = random_chance(&r, 30);
     options->no_pipeline = random_chance(&r, 25);
     options->early_lookup = (td_switch)random_below(&r, 3);

@@ -1,0 +1,150 @@
+/* The planner with the optimizer offloaded: who goes where and why, rules before the key, what is refused; gradients leave while
+ * backward still runs, parameters come back bucket by bucket, and the next forward waits for what it reads alone. */
+#include "tests/partition/models.h"
+
+/* Four layers of 256 x 256: a bucket each. */
+static model deep_model(void)
+{
+    model m = model_begin(256);
+    td_add_device(&m.options, "accel", "emulated:memory=64MiB");
+    m.options.offload_optimizer = TD_OFFLOAD_CPU;
+    return m;
+}
+
+static td_value deep_logit(model *m)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    td_value x = m->x;
+    for (int i = 0; i < 4; i++)
+        x = td_tanh(td_linear(x, 256, names[i]));
+    return td_linear(x, 1, "top");
+}
+
+static int32_t cluster_of(const td_plan *plan, const char *node)
+{
+    return node_of(plan, node)->cluster;
+}
+
+static bool waits_across(const td_plan *plan, int32_t from, int32_t to)
+{
+    for (int32_t i = 0; i < plan->clusters[from].n_across; i++)
+        if (plan->clusters[from].across[i] == to)
+            return true;
+    return false;
+}
+
+static void test_parameters_state_and_updates_go_to_the_host_and_replicas_stay(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    assert_string_equal(home_of(m.plan, "a.weight"), "cpu");
+    assert_string_equal(home_of(m.plan, "a.weight/acc"), "cpu");
+    assert_string_equal(home_of(m.plan, "a.weight@accel"), "accel");
+    assert_string_equal(device_of(m.plan, "a.weight/update"), "cpu");
+    assert_string_equal(node_of(m.plan, "a.weight/update")->cause, "offload.optimizer is cpu");
+    assert_int_equal(node_of(m.plan, "a.weight/refresh@accel")->lane, TD_QUEUE_TO_DEVICE);
+    model_end(&m);
+}
+
+static void test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with_it(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    m.options.offload_optimizer = TD_OFFLOAD_NONE;
+    td_place(&m.options, "b.*/update", "cpu");
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    assert_string_equal(device_of(m.plan, "b.weight/update"), "cpu");
+    assert_contains(node_of(m.plan, "b.weight/update")->cause, "rule \"b.*/update\"");
+    assert_string_equal(home_of(m.plan, "b.weight@accel"), "accel");
+    assert_string_equal(device_of(m.plan, "a.weight/update"), "accel");
+    model_end(&m);
+
+    m = deep_model();
+    td_place(&m.options, "b.*/update", "accel");
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    assert_string_equal(device_of(m.plan, "b.weight/update"), "accel");
+    assert_string_equal(device_of(m.plan, "a.weight/update"), "cpu");
+    model_end(&m);
+}
+
+static void test_a_rule_that_sends_an_update_to_a_third_device_is_refused(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    td_add_device(&m.options, "other", "emulated:memory=64MiB");
+    td_place(&m.options, "b.weight/update", "other");
+    td_status *status = model_plan(&m, deep_logit(&m));
+    assert_int_equal(td_status_code(status), TD_UNSUPPORTED);
+    assert_contains(td_status_message(status),
+                    "puts \"b.weight/update\" on other: an update runs where its parameter is "
+                    "read (accel) or on cpu");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
+static void test_a_table_that_is_looked_up_on_the_device_is_refused_with_what_to_do(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=64MiB");
+    m.options.offload_optimizer = TD_OFFLOAD_CPU;
+    td_status *status = model_plan(&m, td_linear(model_lookup(&m, 100, 4, false), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_UNSUPPORTED);
+    assert_contains(td_status_message(status), "\"table.weight\" is read by rows on accel");
+    assert_contains(td_status_message(status), "\n  try: offload.embedding: cpu");
+    td_status_destroy(status);
+    m.options.offload_embedding = true; /* what it says helps */
+    assert_ok(td_plan_train(m.graph, m.loss, &m.options, &m.plan));
+    model_end(&m);
+}
+
+static void test_a_gradient_leaves_before_the_rest_of_backward_runs(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    const td_plan *plan = m.plan;
+    int32_t last = cluster_of(plan, "a/linear/linear_weight_gradient");
+    int32_t copy = cluster_of(plan, "d/linear/linear_weight_gradient@cpu");
+    assert_true(last != cluster_of(plan, "d/linear/linear_weight_gradient"));
+    assert_false(td_cluster_reaches(plan, last, copy));
+    assert_false(td_cluster_reaches(plan, last, cluster_of(plan, "d.weight/update")));
+    assert_false(td_cluster_reaches(plan, last, cluster_of(plan, "d.weight/refresh@accel")));
+    model_end(&m);
+}
+
+static void check_forward_waits_for_what_it_reads(double clip_norm)
+{
+    model m = deep_model();
+    m.options.clip_norm = clip_norm;
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    const td_plan *plan = m.plan;
+    int32_t first = cluster_of(plan, "a.weight/refresh@accel"), later = cluster_of(plan, "d.weight/refresh@accel");
+    assert_true(plan->pipelined && first != later);
+    assert_true(waits_across(plan, first, cluster_of(plan, "a/linear")));
+    assert_true(waits_across(plan, later, cluster_of(plan, "d/linear")));
+    assert_false(waits_across(plan, later, cluster_of(plan, "a/linear")));
+    assert_true(node_of(plan, "a.weight/refresh@accel")->rank > node_of(plan, "d.weight/refresh@accel")->rank);
+    model_end(&m);
+}
+
+static void test_the_next_forward_waits_for_what_it_reads_alone(void **state)
+{
+    (void)state;
+    check_forward_waits_for_what_it_reads(0);
+    check_forward_waits_for_what_it_reads(1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameters_state_and_updates_go_to_the_host_and_replicas_stay),
+        cmocka_unit_test(test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with_it),
+        cmocka_unit_test(test_a_rule_that_sends_an_update_to_a_third_device_is_refused),
+        cmocka_unit_test(test_a_table_that_is_looked_up_on_the_device_is_refused_with_what_to_do),
+        cmocka_unit_test(test_a_gradient_leaves_before_the_rest_of_backward_runs),
+        cmocka_unit_test(test_the_next_forward_waits_for_what_it_reads_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
