@@ -14,7 +14,6 @@
 #include "base/units.h"
 #include "cli/bench_path.h"
 #include "cli/json.h"
-#include "cli/limited_source.h"
 #include "cli/setup.h"
 #include "cli/statistics.h"
 #include "cli/table.h"
@@ -69,9 +68,8 @@ static bool on_step(void *context, const td_step_report *report)
 
 static td_status *run_block(side *s, int64_t steps)
 {
-    td_limited_source limited = {td_loader_source(s->loader), steps};
-    td_source outer = td_limited_source_of(&limited);
-    TD_TRY(td_session_run(s->session, &outer, steps, on_step, s));
+    td_source source = td_loader_source(s->loader);
+    TD_TRY(td_session_run(s->session, &source, steps, on_step, s));
     return s->error;
 }
 

@@ -11,11 +11,13 @@ typedef enum alias_value {
     NOT            /* false: true; true: false */
 } alias_value;
 
-/* `map`: "" the whole file, or the list of maps whose items have it. */
+/* `map`: a section, or the list of maps whose items have it. */
 static const struct {
     const char *map, *name, *meaning;
     alias_value value;
 } aliases[] = {
+    {"train", "mini_steps", "accumulate", SAME},
+    {"train.accumulate_from[]", "mini_steps", "accumulate", SAME},
     {"placement.rules[]", "primitive_target", "target", SAME},
     {"optimizer[]", "learning_rate", "lr", SAME},
     {"optimizer[]", "is_group_lr", "lr", SAME},
@@ -97,8 +99,20 @@ static td_status *normalise_list(td_config_node *list, const td_config_key *key)
     return NULL;
 }
 
+/* The sections that have other spellings. */
+static td_status *normalise_sections(td_config *config)
+{
+    for (size_t a = 0; a < sizeof aliases / sizeof *aliases; a++) {
+        td_config_node *node = td_config_node_at(config->root, aliases[a].map);
+        if (node && node->kind == TD_NODE_MAP)
+            TD_TRY(replace_aliases(node, aliases[a].map));
+    }
+    return NULL;
+}
+
 td_status *td_config_normalise(td_config *config)
 {
+    TD_TRY(normalise_sections(config));
     for (int32_t i = 0; i < td_config_key_count(); i++) {
         const td_config_key *key = td_config_key_at(i);
         td_config_node *node = key->type == TD_CONFIG_MAPS ? td_config_node_at(config->root, key->name) : NULL;

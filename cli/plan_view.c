@@ -88,6 +88,28 @@ static void print_paging(const json_t *plan, FILE *out)
     }
 }
 
+/* Steps of several micro-batches: how many, and what the sums of their gradients take. */
+static void print_window(const json_t *plan, FILE *out)
+{
+    size_t i;
+    const json_t *device;
+    const char *separator = "";
+    if (number_of(plan, "micro_batches_per_step") < 2)
+        return;
+    fprintf(out, "\n  a step is up to %.0f micro-batches; sums of their gradients (in activations): ",
+            number_of(plan, "micro_batches_per_step"));
+    json_array_foreach(json_object_get(plan, "devices"), i, device)
+    {
+        char bytes[TD_UNIT_TEXT];
+        if (number_of(device, "accumulated_bytes") <= 0)
+            continue;
+        fprintf(out, "%s%s on %s", separator, td_format_bytes(bytes, number_of(device, "accumulated_bytes")),
+                text_of(device, "name"));
+        separator = ", ";
+    }
+    fputc('\n', out);
+}
+
 /* "bottom, lookup", or "-"; what does not fit is counted. */
 static void join_names(const json_t *list, char *buffer, size_t bytes)
 {
@@ -236,6 +258,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
     print_model(setup, out);
     td_status *status = print_devices(json, out);
     print_paging(json, out);
+    print_window(json, out);
     fputc('\n', out);
     if (!status)
         status = print_subgraphs(json, out);

@@ -20,11 +20,10 @@ static void count_steps(td_setup *setup)
 {
     int64_t rows = setup->dataset ? td_dataset_schema(setup->dataset)->train_rows : 0;
     bool drop = td_section_bool(setup->root, "data.drop_remainder");
-    setup->steps_per_epoch = drop ? rows / setup->batch : rows / setup->batch + (rows % setup->batch != 0);
     int64_t epochs = td_section_int(setup->root, "train.epochs"), most = td_section_int(setup->root, "train.steps");
-    bool overflow = !td_multiply_checked(setup->steps_per_epoch, epochs, &setup->steps);
-    if (overflow)
-        setup->steps = INT64_MAX;
+    setup->batches_per_epoch = drop ? rows / setup->batch : rows / setup->batch + (rows % setup->batch != 0);
+    setup->steps_per_epoch = td_setup_count_steps(setup->root, setup->batches_per_epoch, 1);
+    setup->steps = td_setup_count_steps(setup->root, setup->batches_per_epoch, epochs);
     if (most && (!setup->steps || most < setup->steps))
         setup->steps = most;
 }

@@ -20,8 +20,8 @@ typedef struct td_setup {
     td_train_options options;
     char name[64]; /* of the model: "dlrm", or the graph file's name without folder and ending */
     int64_t batch;
-    int64_t steps_per_epoch; /* 0 without data */
-    int64_t steps;           /* of the whole training: epochs and train.steps, whichever ends first; 0: not known */
+    int64_t batches_per_epoch, steps_per_epoch; /* 0 without data; steps: of the first epoch */
+    int64_t steps; /* of the whole training: epochs and train.steps, whichever ends first; 0: not known */
 } td_setup;
 
 td_status *td_setup_open(const td_config *config, td_setup *out_setup) TD_MUST_USE;
@@ -31,6 +31,10 @@ void td_setup_close(td_setup *setup);
 td_status *td_setup_dataset(td_section root, td_dataset **out_dataset) TD_MUST_USE;
 /* Options for the whole machine of the configuration. `steps`: where schedules end that do not say. */
 td_status *td_setup_options(td_section root, int64_t steps, td_train_options *out_options) TD_MUST_USE;
+/* How many micro-batches make a step: the keys train.accumulate, accumulate_from, replicas, reduction. */
+td_status *td_setup_windows(td_section root, td_train_options *options) TD_MUST_USE;
+/* Steps in so many epochs: a window ends with its epoch. INT64_MAX: more. */
+int64_t td_setup_count_steps(td_section root, int64_t batches_per_epoch, int64_t epochs);
 /* Everything on one device: `device` by name, or NULL: the default device, its memory limit lifted (*out_lifted: it had
  * one). *out_device: its name, td_free'd by the caller. */
 td_status *td_setup_single(td_section root, int64_t steps, const char *device, td_train_options *out_options,

@@ -33,7 +33,7 @@ static int64_t samples_so_far(const td_training *training)
     const td_setup *setup = training->setup;
     int64_t rows = setup->dataset ? td_dataset_schema(setup->dataset)->train_rows : 0;
     bool drop = td_section_bool(setup->root, "data.drop_remainder");
-    int64_t per_epoch = drop ? setup->steps_per_epoch * setup->batch : rows;
+    int64_t per_epoch = drop ? setup->batches_per_epoch * setup->batch : rows;
     return training->position.epoch * per_epoch + training->position.batch * setup->batch;
 }
 

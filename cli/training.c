@@ -1,7 +1,7 @@
 /* Running the steps of a training: see cli/training.h.
  *
- * The session pulls batches ahead of the steps. What it may pull is cut off at each checkpoint, so that no batch is pulled and
- * then lost; after a signal the position of the last step that was done counts. */
+ * The session pulls batches ahead of the steps, but none beyond the steps that it is asked for: it is asked for those up to the
+ * next checkpoint, so that no batch is pulled and then lost; after a signal the position of the last step that was done counts. */
 #include "cli/training.h"
 
 #include <math.h>
@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/limited_source.h"
 #include "cli/run_directory.h"
 
 /* ---- signals ---------------------------------------------------------------------------------------------------------- */
@@ -97,11 +96,14 @@ static void print_watched(const td_training *training, const td_step_report *rep
     fputs(n > SHOWN ? " ...\n" : "\n", stream);
 }
 
-static void advance(td_training *training, const td_batch *batch)
+static void advance(td_training *training, const td_step_report *report)
 {
-    training->position = (td_data_position){batch->epoch, batch->index + 1};
-    if (training->position.batch == training->setup->steps_per_epoch)
-        training->position = (td_data_position){batch->epoch + 1, 0};
+    training->position.batch += report->micro_batches;
+    training->step_of_epoch++;
+    if (training->position.batch < training->setup->batches_per_epoch)
+        return;
+    training->position = (td_data_position){training->position.epoch + 1, 0};
+    training->step_of_epoch = 0;
 }
 
 static bool on_step(void *context, const td_step_report *report)
@@ -114,16 +116,17 @@ static bool on_step(void *context, const td_step_report *report)
         training->overflowed_step = report->step;
     }
     training->wait_data_s += report->wait_data_s;
-    advance(training, report->batch);
+    int64_t step_of_epoch = training->step_of_epoch;
+    advance(training, report);
     if (!training->step_error) /* steps in flight are reported after the one that failed */
         training->step_error =
-            td_statistics_add(&training->statistics, report->batch->index, report->samples, report->seconds);
+            td_statistics_add(&training->statistics, step_of_epoch, report->samples, report->seconds);
     if (training->watch && report->n_outputs > 0 && report->step % training->progress.every == 0) {
         td_progress_end(&training->progress);
         print_watched(training, report);
     }
     td_collector_step(&training->collector, report);
-    td_progress_step(&training->progress, report->batch->epoch, report->batch->index, report->samples, training->loss,
+    td_progress_step(&training->progress, report->batch->epoch, step_of_epoch, report->samples, training->loss,
                      td_clock_ns());
     return !training->step_error && !caught;
 }
@@ -131,10 +134,9 @@ static bool on_step(void *context, const td_step_report *report)
 /* Up to `steps` steps in one go. */
 static td_status *run_stretch(td_training *training, td_loader *loader, int64_t steps)
 {
-    td_limited_source limited = {td_loader_source(loader), steps};
-    td_source outer = td_limited_source_of(&limited);
+    td_source source = td_loader_source(loader);
     atomic_store(&running, training->session);
-    td_status *status = caught ? NULL : td_session_run(training->session, &outer, steps, on_step, training);
+    td_status *status = caught ? NULL : td_session_run(training->session, &source, steps, on_step, training);
     atomic_store(&running, NULL);
     training->stopped = caught != 0;
     if (!status) {
@@ -217,6 +219,7 @@ td_status *td_training_run(td_training *training)
     if (anything)
         TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch, &loader));
     training->saved_steps = first;
+    training->step_of_epoch = training->position.batch / td_plan_window(training->plan, first + 1);
     training->loss = (float)td_store_last_loss(training->store);
     td_progress_start(&training->progress, first, started);
     td_status *status = anything ? run_all(training, loader) : NULL;

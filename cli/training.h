@@ -20,6 +20,7 @@ typedef struct td_training {
     /* results */
     td_step_statistics statistics;
     td_data_position position; /* of the next batch; set before a resumed run */
+    int64_t step_of_epoch;     /* of the next step, from 0 */
     int64_t samples;           /* of this run */
     const char *overflowed;    /* the parameter of the last step that the loss scale left out; NULL: none in this run */
     int64_t overflowed_step;

@@ -66,8 +66,8 @@ struct td_graph {
     td_phase phase;          /* of nodes being added */
     int32_t differentiating; /* the forward node while a gradient is being built, else -1 */
     td_name_map node_names, value_names;
-    bool gated;   /* of a plan: no update may begin before `gate`, a value, is there */
-    int32_t gate; /* see td_pass_copies */
+    bool gated;             /* of a plan: no update may begin before `gate`, a value, is there */
+    int32_t gate, sum_gate; /* see td_pass_copies; sum_gate: likewise for sums over micro-batches */
 };
 
 /* Numbers of a dim or shape at capacity, and at actual extents (one number per extent). */

@@ -39,7 +39,8 @@ typedef enum td_op_flags {
     TD_OP_HOST_ONLY = 2, /* runs on the host whatever the default device */
     TD_OP_INTERNAL = 4,  /* made by the engine, not by users (gradients, copies) */
     TD_OP_LOSS = 8,      /* the output's gradient may be a scalar, passed by value */
-    TD_OP_NAMED = 16     /* the result depends on the node's name (dropout's mask): equal nodes are not the same */
+    TD_OP_NAMED = 16,    /* the result depends on the node's name (dropout's mask): equal nodes are not the same */
+    TD_OP_KEEPS = 32     /* its outputs keep what they held: the op reads them too (accumulate) */
 } td_op_flags;
 
 /* The type of a value as inference sees it. */

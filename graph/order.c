@@ -108,6 +108,8 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *
             add_edge(&sink, graph->values[node->after].producer, n);
         if (graph->gated && node->phase == TD_UPDATE)
             add_edge(&sink, graph->values[graph->gate].producer, n);
+        if (graph->gated && node->op->flags & TD_OP_KEEPS)
+            add_edge(&sink, graph->values[graph->sum_gate].producer, n);
     }
     return sink.count;
 }

@@ -8,7 +8,8 @@
 
 typedef struct clipping {
     td_plan *plan;
-    td_value *inputs; /* of "clip": the seed, then the sums in the order of the parameters' names */
+    td_value *
+        inputs; /* of "clip": what gradients are multiplied with, then the sums in the order of the parameters' names */
     int32_t *parameters;
     int32_t n; /* parameters */
 } clipping;
@@ -51,7 +52,7 @@ static td_status *clip(clipping *c, double clip_norm)
     list_parameters(c);
     if (c->n == 0)
         return NULL;
-    c->inputs[0] = (td_value){graph, plan->seed};
+    c->inputs[0] = (td_value){graph, plan->divisor >= 0 ? plan->divisor : plan->seed};
     for (int32_t i = 0; i < c->n; i++) {
         const td_value gradient = {graph, plan->gradients[c->parameters[i]]};
         TD_TRY(add_node(c, c->parameters[i], "squares", "gradient_squares", &gradient, 1, &c->inputs[1 + i]));

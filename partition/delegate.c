@@ -16,7 +16,8 @@ static bool may_delegate(const td_plan *plan, const td_cluster *cluster)
     if (cluster->lane != TD_QUEUE_COMPUTE || !plan->sites[cluster->device].api->compile_subgraph)
         return false;
     for (int32_t i = 0; i < cluster->n; i++)
-        if (plan->graph->nodes[plan->sequence[cluster->first + i]].host_function)
+        if (plan->graph->nodes[plan->sequence[cluster->first + i]].host_function ||
+            plan->nodes[plan->sequence[cluster->first + i]].once != plan->nodes[plan->sequence[cluster->first]].once)
             return false;
     return true;
 }

@@ -181,6 +181,13 @@ td_status *td_pass_early(td_plan *plan, const td_plan_request *request)
     const td_train_options *options = request->options;
     if (!plan->training || options->no_pipeline || options->early_lookup == TD_OFF)
         return NULL;
+    if (plan->micro >= 0 && options->early_lookup == TD_ON)
+        return td_status_help(
+            TD_ERROR(TD_UNSUPPORTED, "early lookup knows the rows of one batch, and an update has those of up to %d",
+                     plan->replicas * plan->most_accumulated),
+            "set train.early_lookup: auto; lookups of a window's other batches wait for no update anyway");
+    if (plan->micro >= 0)
+        return NULL;
     TD_TRY(estimate_busy(plan, &host, &accelerator));
     if (options->early_lookup == TD_AUTO && host >= accelerator)
         return NULL;

@@ -5,7 +5,7 @@
  * over all lanes, never because a list does. An op works in place only when all other readers of that memory end before it.
  *
  * A plan whose steps overlap keeps two copies (one per step parity) of what the next step may make while this one still runs:
- * copies to a device, lookups' results, and what the caller reads. Those never share. */
+ * copies to a device, lookups' results, and what the caller reads. Those never share, nor do sums over micro-batches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +51,7 @@ static void choose_storage(td_plan *plan, int32_t value)
         return;
     default:
         v->storage = TD_ARENA;
+        v->lasting = info->producer >= 0 && plan->graph->nodes[info->producer].op->flags & TD_OP_KEEPS;
         v->doubled = plan->pipelined && is_made_early(plan, value);
     }
 }
@@ -125,6 +126,8 @@ static td_status *find_users(const td_plan *plan, td_users *u)
 /* Of each root: the caller reads it after the step, itself or a view of it. */
 static void mark_kept(const td_plan *plan, bool *kept)
 {
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        kept[v] = plan->values[v].lasting;
     for (int32_t i = 0; i < plan->n_outputs; i++)
         kept[td_plan_root(plan, plan->outputs[i])] = true;
     if (plan->loss >= 0)
@@ -234,8 +237,8 @@ static int64_t collect_blocks(const td_plan *plan, const td_users *u, const bool
                                  .n_users = u->first[v + 1] - u->first[v],
                                  .bytes = value->block_bytes * (value->doubled ? 2 : 1),
                                  .name = plan->graph->values[v].name,
-                                 .kept = value->doubled || kept[v],
-                                 .doubled = value->doubled};
+                                 .kept = value->doubled || value->lasting || kept[v],
+                                 .doubled = value->doubled || value->lasting};
     }
     return n;
 }

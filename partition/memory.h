@@ -15,7 +15,8 @@ typedef struct td_block {
     int32_t value, producer, first_user, n_users;
     int64_t bytes, offset;
     const char *name;
-    bool kept, doubled; /* kept: doubled, or read by the caller after the step, so nobody takes it over */
+    bool kept,
+        doubled; /* kept: nobody takes it over, for the caller reads it after the step; doubled: it shares with nobody */
 } td_block;
 
 /* Node a ends before node b begins, on whatever lanes they run. */

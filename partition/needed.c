@@ -30,9 +30,10 @@ static void mark_roots(const td_plan *plan, const bool *gone, marks *m)
         m->keep_value[value] = true;
         keep_node(m, graph->values[value].producer);
     }
-    for (int32_t k = 0; k < 2; k++)
-        if ((k ? plan->random : plan->seed) >= 0)
-            m->keep_value[k ? plan->random : plan->seed] = true;
+    const int32_t scalars[] = {plan->seed, plan->random, plan->micro, plan->divisor};
+    for (size_t k = 0; k < sizeof scalars / sizeof *scalars; k++)
+        if (scalars[k] >= 0)
+            m->keep_value[scalars[k]] = true;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         if (!gone[n] && (graph->nodes[n].phase == TD_UPDATE || (plan->training && graph->nodes[n].host_function)))
             keep_node(m, n);

@@ -7,7 +7,11 @@
  * Only waits that others do not imply are kept, so that their number grows with the plan. Of a state: its writer comes after
  * its readers within a step, so readers of the next step wait for the writer, and the writer for itself; and for the few that read
  * what it has written. Of a byte of an
- * arena: the blocks that hold it follow each other within a step, so the maker of the first waits for the users of the last. */
+ * arena: the blocks that hold it follow each other within a step, so the maker of the first waits for the users of the last.
+ *
+ * Where windows have several micro-batches, each of them is such a step, and there are two sets of waits: after one that ends
+ * its window, and after one that does not, where nothing that runs once a window has touched anything. Whoever runs once may
+ * run in the next, so it still waits like everybody. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +31,7 @@ typedef struct wait {
 
 typedef struct work {
     td_plan *plan;
+    bool within; /* after a micro-batch that does not end its window: what runs once a window has not run */
     touch *touches;
     int64_t n_touches;
     int32_t *first; /* touches of root v: first[v] .. first[v + 1] */
@@ -64,11 +69,13 @@ static int64_t distinct_touches(touch *touches, int64_t n)
     return kept;
 }
 
-static int64_t collect_touches(const td_plan *plan, touch *touches)
+static int64_t collect_touches(const td_plan *plan, bool within, touch *touches)
 {
     int64_t n = 0;
     for (int32_t i = 0; i < plan->graph->n_nodes; i++) {
         const td_node *node = &plan->graph->nodes[i];
+        if (within && plan->nodes[i].once)
+            continue;
         for (int32_t k = 0; k < node->n_inputs + node->n_outputs; k++) {
             int32_t value = k < node->n_inputs ? node->inputs[k] : node->outputs[k - node->n_inputs];
             if (value < 0)
@@ -94,7 +101,7 @@ static td_status *find_touches(work *w)
         most += graph->nodes[i].n_inputs + graph->nodes[i].n_outputs;
     TD_TRY(TD_NEW(w->touches, most + 1));
     TD_TRY(TD_NEW(w->first, graph->n_values + 2));
-    w->n_touches = distinct_touches(w->touches, collect_touches(w->plan, w->touches));
+    w->n_touches = distinct_touches(w->touches, collect_touches(w->plan, w->within, w->touches));
     for (int64_t i = 0; i < w->n_touches; i++)
         w->first[w->touches[i].root + 1]++;
     for (int64_t v = 0; v < graph->n_values; v++)
@@ -126,6 +133,7 @@ static td_status *wait_for_writers(work *w)
 /* A block, by the place of its maker in the sequence. */
 typedef struct span {
     int32_t root, place;
+    bool once;
     int64_t begin, end;
 } span;
 
@@ -164,7 +172,7 @@ static int64_t collect_spans(const td_plan *plan, int32_t site, span *spans)
         if (value->storage != TD_ARENA || value->device != site || value->doubled || !value->block_bytes)
             continue;
         const td_plan_node *maker = &plan->nodes[plan->graph->values[v].producer];
-        spans[n++] = (span){v, plan->clusters[maker->cluster].first + maker->position, value->offset,
+        spans[n++] = (span){v, plan->clusters[maker->cluster].first + maker->position, maker->once, value->offset,
                             value->offset + value->block_bytes};
     }
     qsort(spans, (size_t)n, sizeof *spans, compare_spans);
@@ -203,8 +211,9 @@ static int32_t strip_at(const strips *s, int64_t offset)
     return (int32_t)(found - s->edges);
 }
 
-/* Blocks in the order of making (`which` 0) or backwards (1): each takes the strips that none has taken before. */
-static void paint(strips *s, const span *spans, int64_t n, int which)
+/* Blocks in the order of making (`which` 0) or backwards (1): each takes the strips that none has taken before. `within`: but
+ * for those made once a window. */
+static void paint(strips *s, const span *spans, int64_t n, int which, bool within)
 {
     for (int32_t i = 0; i < s->n_edges; i++) {
         s->unpainted[i] = i;
@@ -212,6 +221,8 @@ static void paint(strips *s, const span *spans, int64_t n, int which)
     }
     for (int64_t i = 0; i < n; i++) {
         const span *b = &spans[which ? n - 1 - i : i];
+        if (within && b->once)
+            continue;
         int32_t end = strip_at(s, b->end);
         for (int32_t k = next_unpainted(s, strip_at(s, b->begin)); k < end; k = next_unpainted(s, k)) {
             s->block[which][k] = b->root;
@@ -237,11 +248,11 @@ static td_status *wait_for_bytes(work *w, int32_t site)
     TD_TRY_OR(status, done, TD_NEW(spans, w->plan->graph->n_values + 1));
     int64_t n = collect_spans(w->plan, site, spans);
     TD_TRY_OR(status, done, strips_init(&s, spans, n));
-    paint(&s, spans, n, 0);
-    paint(&s, spans, n, 1);
+    paint(&s, spans, n, 0, false);
+    paint(&s, spans, n, 1, w->within);
     for (int32_t i = 0; i < s.n_edges; i++) {
         bool again = i && s.block[0][i] == s.block[0][i - 1] && s.block[1][i] == s.block[1][i - 1];
-        if (s.block[0][i] >= 0 && !again)
+        if (s.block[0][i] >= 0 && s.block[1][i] >= 0 && !again)
             TD_TRY_OR(status, done, wait_for_users(w, s.block[0][i], s.block[1][i]));
     }
 done:
@@ -266,23 +277,23 @@ static td_status *link_clusters(work *w)
     qsort(w->waits, (size_t)w->n_waits, sizeof *w->waits, compare_waits);
     for (int64_t begin = 0, end; begin < w->n_waits; begin = end) {
         td_cluster *cluster = &plan->clusters[w->waits[begin].from];
+        int32_t *to = NULL, n = 0;
         for (end = begin + 1; end < w->n_waits && w->waits[end].from == w->waits[begin].from; end++)
             ;
-        TD_TRY(TD_NEW(cluster->across, end - begin));
+        TD_TRY(TD_NEW(to, end - begin));
         for (int64_t i = begin; i < end; i++)
             if (i == begin || w->waits[i].to != w->waits[i - 1].to)
-                cluster->across[cluster->n_across++] = w->waits[i].to;
+                to[n++] = w->waits[i].to;
+        *(w->within ? &cluster->within : &cluster->across) = to;
+        *(w->within ? &cluster->n_within : &cluster->n_across) = n;
     }
     return NULL;
 }
 
-td_status *td_pass_pipeline(td_plan *plan, const td_plan_request *request)
+static td_status *find_waits(td_plan *plan, bool within)
 {
-    (void)request;
-    work w = {.plan = plan};
+    work w = {.plan = plan, .within = within};
     td_status *status = NULL;
-    if (!plan->pipelined)
-        return NULL;
     TD_TRY_OR(status, done, find_touches(&w));
     TD_TRY_OR(status, done, wait_for_writers(&w));
     for (int32_t s = 0; s < plan->n_sites; s++)
@@ -295,4 +306,13 @@ done:
     td_free(w.first);
     td_free(w.waits);
     return status;
+}
+
+td_status *td_pass_pipeline(td_plan *plan, const td_plan_request *request)
+{
+    (void)request;
+    if (!plan->pipelined)
+        return NULL;
+    TD_TRY(find_waits(plan, false));
+    return plan->micro >= 0 ? find_waits(plan, true) : NULL;
 }

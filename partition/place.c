@@ -357,13 +357,14 @@ static char *why_offloaded(const td_plan *plan, const td_plan_request *request, 
     return rule ? td_format("%s says so", rule->cause) : td_strdup("offload.optimizer is cpu");
 }
 
-/* Sums of a parameter's gradients are made where they are, so that one gradient crosses; what clipping does is done where the
- * update is. */
+/* Sums of a parameter's gradients of one micro-batch are made where they are, so that one gradient crosses; sums over micro-batches,
+ * and what clipping does, are made where the update is. */
 static int32_t follow_parameter(const td_plan *plan, const td_node *node, int32_t parameter)
 {
-    bool clips = strcmp(node->op->name, "gradient_squares") == 0 || strcmp(node->op->name, "clip_gradient") == 0;
-    return plan->values[parameter].offloaded && !clips ? plan->values[parameter].used_at
-                                                       : plan->values[parameter].device;
+    bool beside = node->op->flags & TD_OP_KEEPS || strcmp(node->op->name, "gradient_squares") == 0 ||
+                  strcmp(node->op->name, "clip_gradient") == 0;
+    return plan->values[parameter].offloaded && !beside ? plan->values[parameter].used_at
+                                                        : plan->values[parameter].device;
 }
 
 static void place_sources(td_plan *plan, const td_plan_request *request, const int32_t *reader)

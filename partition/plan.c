@@ -32,6 +32,7 @@ static void cluster_deinit(td_cluster *cluster)
     td_free(cluster->before);
     td_free(cluster->after);
     td_free(cluster->across);
+    td_free(cluster->within);
 }
 
 void td_plan_release(td_plan *plan)
@@ -74,6 +75,7 @@ void td_plan_release(td_plan *plan)
     td_free(plan->ledger);
     td_free(plan->without);
     td_free(plan->paging.path);
+    td_free(plan->changes.items);
     td_free(plan->sites);
     td_free(plan->key);
     td_graph_destroy(plan->graph);
@@ -116,7 +118,8 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->host = request->host_site;
     plan->standard = request->default_site;
     plan->loss = request->loss;
-    plan->seed = plan->random = plan->sample_extent = -1;
+    plan->seed = plan->random = plan->micro = plan->divisor = plan->sample_extent = -1;
+    plan->replicas = plan->most_accumulated = 1;
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;
     plan->on_nan = request->options->on_nan;

@@ -46,6 +46,7 @@ typedef struct td_plan_value {
     int64_t block_bytes; /* of one parity, aligned */
     bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
     int32_t used_at;     /* of such a parameter: where it would live otherwise */
+    bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients */
 } td_plan_value;
 
 typedef enum td_early { TD_EARLY_NONE = 0, TD_EARLY_FIRST, TD_EARLY_REST } td_early;
@@ -55,6 +56,7 @@ typedef struct td_plan_node {
     td_queue_kind lane;
     char *cause;
     bool moved;                /* unmarked, but the default device cannot run it */
+    bool once;                 /* in a window's last micro-batch alone: clipping, updates and what they need */
     td_early early;            /* a lookup's part that may run before the update of the step before, or the rest */
     int32_t cluster, position; /* position within the cluster */
     td_cost cost;
@@ -73,7 +75,8 @@ typedef struct td_cluster {
     double seconds, rank;
     int32_t *before, n_before; /* clusters that must end first, in the same step */
     int32_t *after, n_after;
-    int32_t *across, n_across; /* clusters of the next step that must wait for this one */
+    int32_t *across, n_across; /* clusters of the next micro-batch that must wait for this one, which ends a window */
+    int32_t *within, n_within; /* the same where it does not end one: nothing that runs once a window has run */
 } td_cluster;
 
 /* A cluster's place among the others: in a topological order of all, and on a path of the quotient graph. */
@@ -148,13 +151,18 @@ struct td_plan {
     bool training, stochastic_rounding;
     td_on_nan on_nan;
     uint64_t random_seed;
-    int32_t loss, seed, random;  /* values; -1: none */
-    int32_t sample_extent;       /* the extent that counts samples, or -1 */
-    int32_t *outputs, n_outputs; /* values on the host */
-    int32_t n_recomputed;        /* ops that backward computes again */
-    bool reports_norm;           /* one more output: the norm of the gradients */
-    bool reports_overflow;       /* and one after that: see graph/ops/overflow.c; numbers of `watched` */
-    char **watched;              /* the parameters whose gradients are looked at, one for each look */
+    int32_t loss, seed, random; /* values; -1: none */
+    int32_t micro;   /* value: how far a window is (graph/ops/accumulate.c); -1: a window is one micro-batch */
+    int32_t divisor; /* value: what sums of gradients are to be divided by; -1: the seed says it */
+    int32_t replicas, most_accumulated; /* of a window; micro-batches of a replica, at most */
+    td_reduction reduction;
+    td_accumulate_changes changes; /* the first is from step 1 on */
+    int32_t sample_extent;         /* the extent that counts samples, or -1 */
+    int32_t *outputs, n_outputs;   /* values on the host */
+    int32_t n_recomputed;          /* ops that backward computes again */
+    bool reports_norm;             /* one more output: the norm of the gradients */
+    bool reports_overflow;         /* and one after that: see graph/ops/overflow.c; numbers of `watched` */
+    char **watched;                /* the parameters whose gradients are looked at, one for each look */
     int64_t n_watched;
     bool has_loss_scale; /* backward is seeded with a dynamic loss scale */
     td_loss_scale_options loss_scale;
@@ -249,6 +257,16 @@ td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node
 const td_plan_rewritten *td_plan_find_rewritten(const td_plan *plan, const char *name);
 /* The op or parameter whose name is nearest to what was wanted. */
 const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
+/* accumulate.c: micro-batches of a replica in the window of a step (from 1). */
+int32_t td_plan_accumulate(const td_plan *plan, int64_t step);
+/* As td_plan_copy_bytes, of a micro-batch that ends its window or does not. */
+void td_plan_copy_bytes_of(const td_plan *plan, const int64_t *extents, bool ends_window, int64_t *out_to_device,
+                           int64_t *out_to_host);
+/* window.c: fills what a summary says per step, for the longest window; the compute lanes' seconds in it, all together; bytes of
+ * the sums of gradients, and of the order of their rows. */
+void td_plan_sum_window(const td_plan *plan, td_plan_summary *summary);
+double td_plan_busy_seconds(const td_plan *plan, int32_t site);
+int64_t td_plan_accumulated_bytes(const td_plan *plan, int32_t site);
 /* Fills idle_rules. Of a plan for training: an evaluation has fewer ops. */
 td_status *td_plan_note_idle_rules(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
 /* Drops what neither loss, outputs, updates nor (in training) host functions need, and nodes with gone[n]. */

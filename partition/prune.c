@@ -85,11 +85,13 @@ td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_va
 
 void td_plan_renumber(td_plan *plan, const int32_t *map)
 {
-    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random};
+    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random, &plan->micro, &plan->divisor};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
-    if (plan->graph->gated)
+    if (plan->graph->gated) {
         plan->graph->gate = map[plan->graph->gate];
+        plan->graph->sum_gate = map[plan->graph->sum_gate];
+    }
     for (int32_t i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = map[plan->outputs[i]];
     for (int32_t i = 0; i < plan->n_groups; i++)

@@ -20,27 +20,6 @@ static int32_t count_subgraphs(const td_plan *plan)
     return n;
 }
 
-static double queued_seconds(const td_plan *plan, int32_t site, td_queue_kind lane)
-{
-    double seconds = 0;
-    for (int32_t c = 0; c < plan->n_clusters; c++)
-        if (plan->clusters[c].device == site && plan->clusters[c].lane == lane)
-            seconds += plan->clusters[c].seconds;
-    return seconds / (lane == TD_QUEUE_COMPUTE ? plan->sites[site].lanes : 1);
-}
-
-/* No step can be shorter than its critical path, nor than the work queued on its busiest lane. */
-static double step_bound(const td_plan *plan)
-{
-    double bound = plan->bound_s;
-    for (int32_t site = 0; site < plan->n_sites; site++)
-        for (int lane = TD_QUEUE_COMPUTE; lane <= TD_QUEUE_TO_HOST; lane++) {
-            double queued = queued_seconds(plan, site, (td_queue_kind)lane);
-            bound = queued > bound ? queued : bound;
-        }
-    return bound;
-}
-
 static int32_t count_cut_edges(const td_plan *plan)
 {
     int32_t n = 0;
@@ -49,28 +28,15 @@ static int32_t count_cut_edges(const td_plan *plan)
     return n;
 }
 
-void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host)
-{
-    *out_to_device = *out_to_host = 0;
-    for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
-        int64_t bytes[3];
-        if (plan->nodes[i].lane == TD_QUEUE_COMPUTE)
-            continue;
-        td_value_bytes(plan->graph, td_copied_to(&plan->graph->nodes[i]), extents, bytes);
-        *(plan->nodes[i].lane == TD_QUEUE_TO_HOST ? out_to_host : out_to_device) += bytes[0] + bytes[1] + bytes[2];
-    }
-}
-
 td_plan_summary td_plan_summarize(const td_plan *plan)
 {
     td_plan_summary summary = {.devices = plan->n_sites,
                                .subgraphs = count_subgraphs(plan),
                                .cut_edges = count_cut_edges(plan),
                                .plan_ms = plan->plan_s * 1e3,
-                               .step_bound_s = step_bound(plan),
                                .early_lookup = plan->early_lookup,
                                .recomputed_ops = plan->n_recomputed};
-    td_plan_copy_bytes(plan, NULL, &summary.to_device_bytes_per_step, &summary.to_host_bytes_per_step);
+    td_plan_sum_window(plan, &summary);
     return summary;
 }
 
@@ -86,15 +52,14 @@ td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index)
                                       .parameter_bytes = (uint64_t)arena->parameter_bytes,
                                       .state_bytes = (uint64_t)arena->state_bytes,
                                       .activation_bytes = (uint64_t)arena->bytes,
+                                      .accumulated_bytes = (uint64_t)td_plan_accumulated_bytes(plan, index),
                                       .is_host = site->is_host};
     if (index == plan->host) {
         summary.table_bytes = (uint64_t)plan->paging.bytes;
         summary.table_resident_bytes = (uint64_t)plan->paging.resident_bytes;
         summary.table_file_bytes = (uint64_t)plan->paging.file_bytes;
     }
-    for (int32_t c = 0; c < plan->n_clusters; c++)
-        if (plan->clusters[c].device == index && plan->clusters[c].lane == TD_QUEUE_COMPUTE)
-            summary.busy_s += plan->clusters[c].seconds;
+    summary.busy_s = td_plan_busy_seconds(plan, index);
     return summary;
 }
 
@@ -134,13 +99,14 @@ static json_t *tenants_json(const td_plan *plan, int32_t site, named_bytes *all)
 static json_t *device_json(const td_plan *plan, int32_t index, named_bytes *room)
 {
     td_plan_device_summary d = td_plan_device(plan, index);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name,
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:o}", "name", d.name,
                      "backend", d.backend, "description", d.description, "capacity_bytes", (json_int_t)d.capacity_bytes,
                      "peak_bytes", (json_int_t)d.peak_bytes, "parameter_bytes", (json_int_t)d.parameter_bytes,
                      "state_bytes", (json_int_t)d.state_bytes, "activation_bytes", (json_int_t)d.activation_bytes,
-                     "table_bytes", (json_int_t)d.table_bytes, "table_resident_bytes",
-                     (json_int_t)d.table_resident_bytes, "table_file_bytes", (json_int_t)d.table_file_bytes, "busy_ms",
-                     d.busy_s * 1e3, "host", (int)d.is_host, "tenants", tenants_json(plan, index, room));
+                     "accumulated_bytes", (json_int_t)d.accumulated_bytes, "table_bytes", (json_int_t)d.table_bytes,
+                     "table_resident_bytes", (json_int_t)d.table_resident_bytes, "table_file_bytes",
+                     (json_int_t)d.table_file_bytes, "busy_ms", d.busy_s * 1e3, "host", (int)d.is_host, "tenants",
+                     tenants_json(plan, index, room));
 }
 
 /* Where a node's inputs come from: the op that makes each, before any copy of it, or the name of what no op makes. */
@@ -280,13 +246,14 @@ td_status *td_plan_json(const td_plan *plan, char **out_text)
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             json_array_append_new(subgraphs, cluster_json(plan, c));
-    json_t *root = json_pack(
-        "{s:i, s:i, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs", s.subgraphs,
-        "n_cut_edges", s.cut_edges, "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step,
-        "to_host_bytes_per_step", (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms",
-        s.step_bound_s * 1e3, "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices",
-        devices, "subgraphs", subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags",
-        flags_json(plan), "optimized", optimized_json(plan), "idle_rules", idle_rules_json(plan));
+    json_t *root =
+        json_pack("{s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs",
+                  s.subgraphs, "n_cut_edges", s.cut_edges, "micro_batches_per_step", (json_int_t)s.micro_batches,
+                  "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step, "to_host_bytes_per_step",
+                  (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms", s.step_bound_s * 1e3,
+                  "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices", devices,
+                  "subgraphs", subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags",
+                  flags_json(plan), "optimized", optimized_json(plan), "idle_rules", idle_rules_json(plan));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (text)

@@ -54,8 +54,11 @@ bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, 
         return port == 0 || port >= UPDATE_STATES;
     if (reads_rows_of_part(node, port))
         return true;
-    return td_rule_find(node->op->name) && node->inputs[GRADIENT] >= 0 &&
-           plan->graph->values[node->inputs[GRADIENT]].kind == TD_ROW_SPARSE && (port == 0 || port >= STATES);
+    if (!td_rule_find(node->op->name) || node->inputs[GRADIENT] < 0 ||
+        plan->graph->values[node->inputs[GRADIENT]].kind != TD_ROW_SPARSE || (port > 0 && port < STATES))
+        return false;
+    *out_ids = plan->micro >= 0 ? GRADIENT : -1; /* of a window: its earlier micro-batches' rows may have left memory */
+    return true;
 }
 
 /* whole[v]: some op needs all of it, or the caller does. */
@@ -204,7 +207,7 @@ static int64_t touched_by(const td_plan *plan, const td_node *node, const td_pla
     int64_t rows = rows_of(plan, table), bytes = 0;
     td_tensor tensor;
     td_value_tensor(plan->graph, node->inputs[ids], NULL, &tensor);
-    int64_t n = tensor.kind == TD_RAGGED ? tensor.entries : td_tensor_elements(&tensor);
+    int64_t n = tensor.kind == TD_RAGGED || tensor.kind == TD_ROW_SPARSE ? tensor.entries : td_tensor_elements(&tensor);
     for (int32_t a = 0; a <= table->n_states; a++)
         bytes += touched_bytes(rows, rows > 0 ? plan->values[array_value(table, a)].bytes[0] / rows : 0, n, page);
     return bytes;

@@ -48,6 +48,13 @@ static int64_t list_arguments(td_session *session, const int32_t *input_of_value
     return n;
 }
 
+static void count_bytes(td_session *session, int32_t parity)
+{
+    for (int ends = 0; ends < 2; ends++)
+        td_plan_copy_bytes_of(session->plan, session->parity_extents[parity], ends,
+                              &session->to_device_bytes[parity][ends], &session->to_host_bytes[parity][ends]);
+}
+
 td_status *td_session_bind_inputs(td_session *session)
 {
     int32_t *input_of_value = NULL;
@@ -58,8 +65,7 @@ td_status *td_session_bind_inputs(td_session *session)
     TD_TRY_OR(status, done, TD_NEW(session->arguments, session->n_arguments + 1));
     (void)list_arguments(session, input_of_value, session->arguments);
     for (int32_t p = 0; p < TD_PARITIES; p++)
-        td_plan_copy_bytes(session->plan, session->parity_extents[p], &session->to_device_bytes[p],
-                           &session->to_host_bytes[p]);
+        count_bytes(session, p);
 done:
     td_free(input_of_value);
     return status;
@@ -191,10 +197,10 @@ td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const 
     if (memcmp(session->extents, session->parity_extents[parity], bytes) != 0) {
         refresh(session, parity);
         memcpy(session->parity_extents[parity], session->extents, bytes);
-        td_plan_copy_bytes(plan, session->extents, &session->to_device_bytes[parity], &session->to_host_bytes[parity]);
+        count_bytes(session, parity);
     }
     point_at_batch(session, slot, previous, parity);
-    slot->to_device_bytes = session->to_device_bytes[parity];
-    slot->to_host_bytes = session->to_host_bytes[parity];
+    slot->to_device_bytes = session->to_device_bytes[parity][slot->ends_window];
+    slot->to_host_bytes = session->to_host_bytes[parity][slot->ends_window];
     return NULL;
 }

@@ -88,7 +88,9 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     const td_plan_node *p = &plan->nodes[node_id];
     const td_plan_site *site = &plan->sites[p->device];
     in->node = node_id;
-    in->updates = in->guarded = node->phase == TD_UPDATE;
+    in->once = p->once;
+    in->updates = node->phase == TD_UPDATE;
+    in->guarded = in->updates || node->op->flags & TD_OP_KEEPS;
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;
@@ -154,6 +156,14 @@ static bool has_update(const td_plan *plan, const td_cluster *cluster)
     return false;
 }
 
+static bool has_sum(const td_plan *plan, const td_cluster *cluster)
+{
+    for (int32_t i = 0; i < cluster->n; i++)
+        if (plan->graph->nodes[plan->sequence[cluster->first + i]].op->flags & TD_OP_KEEPS)
+            return true;
+    return false;
+}
+
 static bool makes_loss(const td_plan *plan, const td_cluster *cluster)
 {
     int32_t producer = plan->loss < 0 ? -1 : plan->graph->values[plan->loss].producer;
@@ -182,7 +192,8 @@ static td_status *bind_delegate(td_session *session, const td_cluster *cluster, 
     size_t scratch = 0;
     in->node = session->plan->sequence[cluster->first];
     in->updates = has_update(session->plan, cluster);
-    in->guarded = in->updates && !makes_loss(session->plan, cluster);
+    in->once = session->plan->nodes[in->node].once;
+    in->guarded = (in->updates || has_sum(session->plan, cluster)) && !makes_loss(session->plan, cluster);
     TD_TRY(check_delegate(session, cluster));
     TD_TRY(td_plan_delegate(session->plan, cluster, &in->kernel, &scratch));
     if (!in->kernel)

@@ -94,17 +94,27 @@ static void count_down(td_session *session, td_step_slot *slot, int32_t cluster,
         make_ready(session, cluster, step);
 }
 
+/* The clusters of the step after `slot`'s that wait for this one. */
+static const int32_t *waiting_for(const td_cluster *cluster, const td_step_slot *slot, int32_t *out_n)
+{
+    *out_n = slot->ends_window ? cluster->n_across : cluster->n_within;
+    return slot->ends_window ? cluster->across : cluster->within;
+}
+
 void td_session_reset_slot(td_session *session, int64_t step)
 {
-    td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
+    td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS], *before = &session->slots[(step - 1) % TD_STEP_SLOTS];
     const td_plan *plan = session->plan;
     bool first =
         step == session->completed + 1; /* nothing before it is in flight: no one will count its `across` down */
     for (int32_t c = 0; c < plan->n_clusters; c++)
         atomic_store_explicit(&slot->waiting[c], plan->clusters[c].n_before + 1, memory_order_relaxed);
-    for (int32_t c = 0; !first && plan->pipelined && c < plan->n_clusters; c++)
-        for (int32_t k = 0; k < plan->clusters[c].n_across; k++)
-            atomic_fetch_add_explicit(&slot->waiting[plan->clusters[c].across[k]], 1, memory_order_relaxed);
+    for (int32_t c = 0; !first && plan->pipelined && c < plan->n_clusters; c++) {
+        int32_t n = 0;
+        const int32_t *to = waiting_for(&plan->clusters[c], before, &n);
+        for (int32_t k = 0; k < n; k++)
+            atomic_fetch_add_explicit(&slot->waiting[to[k]], 1, memory_order_relaxed);
+    }
     atomic_store(&slot->clusters_left, plan->n_clusters);
     atomic_store(&slot->updating, false);
 }
@@ -122,8 +132,10 @@ static void finish_cluster(td_session *session, int32_t index, int64_t step)
     for (int32_t i = 0; i < cluster->n_after; i++)
         count_down(session, slot, cluster->after[i], step);
     td_step_slot *next = &session->slots[(step + 1) % TD_STEP_SLOTS];
-    for (int32_t i = 0; session->plan->pipelined && i < cluster->n_across; i++)
-        count_down(session, next, cluster->across[i], step + 1);
+    int32_t n = 0;
+    const int32_t *to = waiting_for(cluster, slot, &n);
+    for (int32_t i = 0; session->plan->pipelined && i < n; i++)
+        count_down(session, next, to[i], step + 1);
     if (atomic_fetch_sub_explicit(&slot->clusters_left, 1, memory_order_acq_rel) == 1) {
         pthread_mutex_lock(&session->mutex);
         pthread_cond_broadcast(&session->step_done);
@@ -216,6 +228,12 @@ static void record_cluster(const td_lane *lane, int32_t index, const td_step_slo
     td_record_write(TD_RECORD_SUBGRAPH, id, slot->record_step, slot->record_micro, from, now, 0);
 }
 
+/* Sums over micro-batches wait for the loss alone: what else is looked at is made of them. */
+static bool may_run(const td_session *session, const td_instruction *in, int64_t step)
+{
+    return in->updates ? td_session_step_is_finite(session, step) : td_session_loss_is_finite(session, step);
+}
+
 static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
 {
     td_session *session = lane->session;
@@ -225,9 +243,12 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     int32_t parity = (int32_t)(step % TD_PARITIES);
     uint64_t begin = td_record_begin(), from = begin;
     int64_t copied = lane->copied_bytes;
+    bool ends_window = slot->ends_window;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
-        if (bound->instructions[i].guarded && !td_session_step_is_finite(session, step)) {
+        if (bound->instructions[i].once && !ends_window)
+            continue;
+        if (bound->instructions[i].guarded && !may_run(session, &bound->instructions[i], step)) {
             td_session_fail_step(session, NULL, step);
             break;
         }
@@ -285,7 +306,8 @@ static void run_ready(td_lane *lane, td_ready item)
     if (item.step < atomic_load(&session->failed_at)) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && session->clusters[item.cluster].updates && td_session_step_is_finite(session, item.step))
+        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates &&
+            td_session_step_is_finite(session, item.step))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
         td_status *status = run_cluster(lane, item.cluster, item.step);

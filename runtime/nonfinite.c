@@ -22,7 +22,8 @@ bool td_session_loss_is_finite(const td_session *session, int64_t step)
 bool td_session_step_is_finite(const td_session *session, int64_t step)
 {
     const int64_t *first = session->overflows[step % TD_PARITIES];
-    return first ? *first == 0 : td_session_loss_is_finite(session, step);
+    bool looked = first && session->slots[step % TD_STEP_SLOTS].ends_window;
+    return looked ? *first == 0 : td_session_loss_is_finite(session, step);
 }
 
 const char *td_session_overflowed(const td_session *session, int64_t step)
@@ -261,7 +262,7 @@ static td_status *run_cluster(td_session *session, int32_t cluster, int64_t step
     td_lane *lane = lane_of(session, plan->clusters[cluster].device, plan->clusters[cluster].lane);
     for (int32_t i = 0; i < bound->n_instructions && !*out_why; i++) {
         td_instruction *in = &bound->instructions[i];
-        if (in->updates || in->kind == TD_RUN_NOTHING)
+        if (in->updates || in->guarded || in->once || in->kind == TD_RUN_NOTHING)
             continue;
         TD_TRY(td_session_run_instruction(lane, in, (int32_t)(step % TD_PARITIES)));
         TD_TRY(td_session_settle_lane(lane));

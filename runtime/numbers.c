@@ -15,29 +15,52 @@ static void store_number(td_dtype dtype, void *to, int32_t i, double number)
         ((double *)to)[i] = number;
 }
 
-/* Samples of this step over the configured ones. */
-static double sample_share(const td_session *session)
+/* The configured samples of a micro-batch; where no extent counts samples, a micro-batch is one. */
+static int64_t configured(const td_plan *plan)
 {
-    int32_t extent = session->plan->sample_extent;
-    if (extent < 0 || session->plan->graph->extents[extent].capacity == 0)
-        return 1;
-    return (double)session->extents[extent] / (double)session->plan->graph->extents[extent].capacity;
+    int64_t capacity = plan->sample_extent < 0 ? 1 : plan->graph->extents[plan->sample_extent].capacity;
+    return capacity ? capacity : 1;
 }
 
-/* The loss scale of the step being admitted, if the steps in flight make their updates; if one does not, those after it are
+/* The loss scale of the window being admitted, if those in flight make their updates; if one does not, those after it are
  * admitted again. 1 where there is none. */
 static double loss_scale(const td_session *session)
 {
     td_loss_scale state = session->store->loss_scale;
     if (!session->plan->has_loss_scale)
         return 1;
-    for (int64_t step = session->completed; step < session->admitted; step++)
+    for (int64_t window = 0; window < session->windows_ending; window++)
         td_loss_scale_advance(&state, &session->plan->loss_scale);
     return state.scale;
 }
 
-/* `seed`: what backward begins with; gradients are divided by it. */
-static void set_coefficients(const td_session *session, int32_t parity, int64_t update, double seed)
+/* Samples of this micro-batch. */
+static int64_t counted(const td_session *session)
+{
+    int32_t extent = session->plan->sample_extent;
+    bool counts = extent >= 0 && session->plan->graph->extents[extent].capacity > 0;
+    return counts ? session->extents[extent] : 1;
+}
+
+/* What the window's sums of gradients are to be divided by: the loss scale, and for a mean its samples over those of a
+ * micro-batch. */
+static double divisor(const td_session *session, const td_step_slot *slot)
+{
+    const td_plan *plan = session->plan;
+    double share = plan->reduction == TD_REDUCE_SUM ? 1 : (double)slot->counted / (double)configured(plan);
+    return share * loss_scale(session);
+}
+
+/* How far the window is: see graph/ops/accumulate.c. */
+static void set_micro(const td_step_slot *slot, double micro[3])
+{
+    micro[0] = slot->micro % slot->accumulate == 0;
+    micro[1] = slot->micro < slot->accumulate;
+    micro[2] = slot->ends_window || (slot->micro + 1) % slot->accumulate == 0;
+}
+
+/* Gradients are divided by `by`. */
+static void set_coefficients(const td_session *session, int32_t parity, int64_t update, double by)
 {
     const td_plan *plan = session->plan;
     for (int32_t g = 0; g < plan->n_groups; g++) {
@@ -45,7 +68,7 @@ static void set_coefficients(const td_session *session, int32_t parity, int64_t 
         if (group->coefficients < 0)
             continue;
         double lr = group->settings.lr * td_schedule_factor(&group->settings.schedule, update);
-        group->rule->coefficients(&group->settings, lr, update, seed > 0 ? 1 / seed : 1,
+        group->rule->coefficients(&group->settings, lr, update, by > 0 ? 1 / by : 1,
                                   session->numbers[parity][group->coefficients]);
         td_set_update(session->numbers[parity][group->coefficients], update);
     }
@@ -55,7 +78,9 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
 {
     const td_plan *plan = session->plan;
     int32_t parity = (int32_t)(slot->step % TD_PARITIES);
-    int64_t update = session->store->updates + (session->admitted - session->completed) + 1;
+    int64_t update = session->store->updates + session->windows_ending + 1;
+    int64_t before = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].counted : 0;
+    slot->counted = before + counted(session);
     for (int32_t k = 0; k < session->n_scalar_values; k++) {
         int32_t v = session->scalar_values[k];
         const td_value_info *info = &plan->graph->values[v];
@@ -63,15 +88,19 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
         for (int32_t i = 0; i < info->n_scalars; i++)
             store_number(info->dtype, session->numbers[parity][v], i, numbers[i]);
     }
-    const double seed = sample_share(session) * loss_scale(session);
     if (plan->seed >= 0)
-        store_number(TD_F64, session->numbers[parity][plan->seed], 0, seed);
+        store_number(TD_F64, session->numbers[parity][plan->seed], 0,
+                     (double)counted(session) / (double)configured(plan) * loss_scale(session));
+    if (plan->divisor >= 0)
+        store_number(TD_F64, session->numbers[parity][plan->divisor], 0, divisor(session, slot));
+    if (plan->micro >= 0)
+        set_micro(slot, session->numbers[parity][plan->micro]);
     if (plan->random >= 0) {
         int64_t *random = session->numbers[parity][plan->random];
         random[0] = (int64_t)plan->random_seed;
         random[1] = plan->training ? update : -1;
-        random[2] = 0; /* the first sample of this batch within its window */
+        random[2] = before; /* the first sample of this batch within its window */
     }
-    set_coefficients(session, parity, update, seed);
+    set_coefficients(session, parity, update, divisor(session, slot));
     return NULL;
 }

@@ -9,6 +9,8 @@ td_train_options td_train_defaults(void)
 {
     return (td_train_options){.seed = 1,
                               .jit_level = TD_O2,
+                              .accumulate = 1,
+                              .replicas = 1,
                               .loss_scale = {.initial = 65536, .growth_interval = 2000, .hysteresis = 2, .minimum = 1}};
 }
 
@@ -31,6 +33,7 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->groups);
     list_deinit(&options->keep_fp32);
     list_deinit(&options->recompute);
+    td_free(options->accumulate_changes.items);
     td_free(options->default_device);
     td_free((void *)(uintptr_t)options->tables.match);
     td_free((void *)(uintptr_t)options->tables.path);
@@ -166,4 +169,22 @@ void td_recompute(td_train_options *options, const char *match)
     td_status *status = append(&options->recompute, match, NULL, NULL, NULL);
     if (status)
         fail(options, status);
+}
+
+void td_accumulate_from(td_train_options *options, int64_t step, int32_t accumulate)
+{
+    td_accumulate_changes *changes = &options->accumulate_changes;
+    td_status *status = NULL;
+    if (step < 2 || (changes->n && step <= changes->items[changes->n - 1].from))
+        status =
+            TD_ERROR(TD_INVALID_ARGUMENT,
+                     "accumulation changes from step %lld on, after one from step %lld on: steps must ascend from 2",
+                     (long long)step, (long long)(changes->n ? changes->items[changes->n - 1].from : 1));
+    if (!status)
+        status = td_grow(&changes->items, &changes->capacity, changes->n, sizeof *changes->items);
+    if (status) {
+        fail(options, status);
+        return;
+    }
+    changes->items[changes->n++] = (td_accumulate_change){step, accumulate};
 }

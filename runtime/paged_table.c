@@ -108,6 +108,11 @@ static td_status *touch_span(td_paged_table *table, const td_tensor *ids, int64_
 td_status *td_paged_table_touch(td_paged_table *table, const td_tensor *ids, int64_t offset, bool write)
 {
     enum { SPAN = 256 };
+    td_tensor rows = *ids;
+    if (ids->kind == TD_ROW_SPARSE) /* the numbers of its rows */
+        rows = (td_tensor){
+            .kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {*(const int64_t *)ids->count}, .data = ids->index};
+    ids = &rows;
     int64_t n = ids->kind == TD_RAGGED ? ids->entries : td_tensor_elements(ids);
     td_status *status = NULL;
     pthread_mutex_lock(&table->pool->mutex);

@@ -35,7 +35,7 @@ void td_paged_table_clear(td_paged_table *table);
 /* All arrays are added before the first row is touched. */
 td_status *td_paged_table_add(td_paged_table *table, int64_t row_elements, td_initial initial) TD_MUST_USE;
 
-/* Before a lookup of these ids (dense or ragged, i64 or i32, plus `offset`): the rows are there, in memory, for this step and
+/* Before a lookup of these ids (dense or ragged, i64 or i32, plus `offset`), or an update of the rows of a row-sparse gradient: the rows are there, in memory, for this step and
  * the next. `write`: an update may change them. Ids outside the table are left for the lookup to refuse. Thread-safe. */
 td_status *td_paged_table_touch(td_paged_table *table, const td_tensor *ids, int64_t offset, bool write) TD_MUST_USE;
 

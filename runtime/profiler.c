@@ -298,19 +298,21 @@ static td_status *make_known(td_profiler *profiler, td_session *session)
 void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t from)
 {
     td_profiler *profiler = atomic_load_explicit(&current, memory_order_acquire);
-    int64_t in_flight = session->admitted - session->completed; /* this one too */
-    int64_t step = session->plan->training ? session->store->steps + in_flight : slot->step;
+    int64_t window = session->store->steps + session->windows_ending + !slot->ends_window; /* its own end is counted */
+    int64_t step = session->plan->training ? window : slot->step;
     slot->record_step = (uint32_t)step;
-    slot->record_from = 0;
+    slot->record_micro = (uint32_t)slot->micro;
+    slot->record_from = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].record_from : 0;
     if (!profiler)
         return;
     pthread_mutex_lock(&profiler->mutex);
-    if (session->plan->training)
+    if (session->plan->training && !slot->micro)
         look_at_schedule(profiler, step);
     if (profiler->recording)
         turn_off(profiler, make_known(profiler, session));
     pthread_mutex_unlock(&profiler->mutex);
-    slot->record_from = from ? from : td_record_begin();
+    if (!slot->record_from)
+        slot->record_from = from ? from : td_record_begin();
     td_record_end(TD_RECORD_ADMIT, 0, slot->record_step, from, 0);
 }
 
@@ -334,10 +336,11 @@ static void sample_devices(const td_session *session, const td_step_slot *slot)
 void td_session_profile_complete(td_session *session, const td_step_slot *slot)
 {
     td_profiler *profiler = atomic_load_explicit(&current, memory_order_acquire);
-    if (!profiler || !td_record_on())
+    if (!profiler || !td_record_on() || !slot->ends_window)
         return;
+    int64_t before = slot->micro ? session->window.samples : 0;
     td_record_end(TD_RECORD_STEP, session->record_base, slot->record_step, slot->record_from,
-                  (uint64_t)slot->batch.samples);
+                  (uint64_t)(before + slot->batch.samples));
     sample_devices(session, slot);
     if (!session->plan->training)
         return;

@@ -5,6 +5,9 @@
  * predecessors each cluster still waits for. Steps use slots in a ring of three: while step s runs and step s - 1 may still,
  * completions of s already count down the clusters of s + 1.
  *
+ * What is called a step here and in the files below is one micro-batch: a step of the training, or window, is one or more of
+ * them (td_plan_window). Only a window's last one runs what runs once a window.
+ *
  * A lane group is a device's compute queues, or one copy direction. Its threads take the ready cluster of the oldest step
  * and the highest rank. Per op there is no lock and no allocation of ours; per cluster a few short locks (its group's heap,
  * the timeline). */
@@ -33,8 +36,9 @@ typedef struct td_instruction {
     td_tensor *tensors[TD_PARITIES];
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
+    bool once;                          /* runs in a window's last micro-batch alone */
     bool updates;                       /* writes state */
-    bool guarded;                       /* does, and the loss is known before */
+    bool guarded;                       /* does, or adds to a sum over micro-batches, and the loss is known before */
     int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
     td_paged_table *table; /* its rows must be brought into memory before it runs; NULL: none */
@@ -66,6 +70,10 @@ typedef struct td_step_slot {
     td_batch batch;
     td_source *source; /* whom to give the batch back to; NULL: the caller's own */
     bool has_batch;
+    int64_t micro;      /* which micro-batch of its window, from 0 */
+    int64_t accumulate; /* micro-batches of a replica in its window */
+    bool ends_window;
+    int64_t counted;     /* what the sample extent counts, of the window so far */
     atomic_int *waiting; /* of each cluster: predecessors left */
     atomic_int clusters_left;
     atomic_bool updating; /* something that writes state has begun */
@@ -75,6 +83,20 @@ typedef struct td_step_slot {
     uint32_t record_step;  /* the step's number in records: of the training, or of the session when it evaluates */
     uint64_t record_from;  /* when it was admitted, in ticks; 0: nothing was recorded then */
 } td_step_slot;
+
+/* A batch that was pulled to see whether its window goes on. */
+typedef struct td_batch_ahead {
+    td_batch batch;
+    bool has_batch, at_end; /* at_end: there was none */
+    double wait_data_s;
+} td_batch_ahead;
+
+/* Of the micro-batches of the oldest window that have ended. */
+typedef struct td_window_so_far {
+    int64_t micro_batches, samples;
+    double loss; /* each micro-batch's times its samples */
+    double begin_s, wait_data_s;
+} td_window_so_far;
 
 typedef struct td_ready {
     int32_t cluster;
@@ -129,9 +151,10 @@ struct td_session {
     double **scalars;            /* per value: what the caller set, or NULL */
     int32_t *scalar_values, n_scalar_values;
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
-    int64_t to_device_bytes[TD_PARITIES], to_host_bytes[TD_PARITIES]; /* the plan's formula at these extents */
-    int64_t *extents;                                                 /* of the step being admitted */
-    td_store_entry **store_entries;                                   /* per value: its entry or replica, or NULL */
+    int64_t to_device_bytes[TD_PARITIES][2], to_host_bytes[TD_PARITIES][2]; /* the plan's formula at these extents; of a
+                                                                             * micro-batch that ends no window, and one that does */
+    int64_t *extents;                                                       /* of the step being admitted */
+    td_store_entry **store_entries;        /* per value: its entry or replica, or NULL */
     const float *losses[TD_PARITIES];      /* the loss of each parity on the host; NULL: no training */
     const int64_t *overflows[TD_PARITIES]; /* what is not finite (graph/ops/overflow.c); NULL: nobody looks */
     td_lane_group *groups;
@@ -142,8 +165,12 @@ struct td_session {
     bool inline_lane;         /* one lane and nothing else: the caller's thread runs it */
 
     td_step_slot slots[TD_STEP_SLOTS];
-    int64_t admitted, completed; /* steps over the session's life */
-    pthread_mutex_t mutex;       /* of step_done, error and failed_step */
+    int64_t admitted, completed; /* micro-batches over the session's life */
+    td_batch_ahead ahead;
+    td_window_so_far window;
+    bool mid_window;        /* the micro-batch admitted last does not end its window */
+    int64_t windows_ending; /* windows whose last micro-batch is in flight */
+    pthread_mutex_t mutex;  /* of step_done, error and failed_step */
     pthread_cond_t step_done;
     td_status *error;
     int64_t failed_step;    /* 0: none; steps from this one on do no work */
@@ -209,14 +236,14 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot) TD_MU
 /* The number that the next step will have: of the training, or of the session when it evaluates. */
 static inline uint32_t td_session_next_step(const td_session *session)
 {
-    int64_t in_flight = session->admitted - session->completed;
-    return (uint32_t)(session->plan->training ? session->store->steps + in_flight + 1 : session->admitted + 1);
+    return (uint32_t)(session->plan->training ? session->store->steps + session->windows_ending + 1
+                                              : session->admitted + 1);
 }
 
 /* ---- profiler.c: where the profiler looks in; each costs one look at a flag while there is none ---- */
-/* A step has its batch and is about to be started. */
+/* A micro-batch is about to be started. */
 void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t from);
-/* All of a step has ended. */
+/* All of a micro-batch has ended. */
 void td_session_profile_complete(td_session *session, const td_step_slot *slot);
 /* A run has ended; nothing of the session is at work. */
 void td_session_profile_rest(td_session *session);

@@ -59,6 +59,22 @@ typedef enum td_on_nan {
     TD_NAN_SKIP      /* its update is left out, counted and logged as a warning; the step counts, the update does not */
 } td_on_nan;
 
+/* What an update's gradient is, of the samples of all micro-batches of a window.
+ *   TD_REDUCE_MEAN  their mean, however short the window or one of its micro-batches is
+ *   TD_REDUCE_SUM   the sum of the micro-batches' mean gradients, each weighed by its samples over the configured batch */
+typedef enum td_reduction { TD_REDUCE_MEAN = 0, TD_REDUCE_SUM } td_reduction;
+
+/* From step `from` on, a replica takes `accumulate` micro-batches a window. */
+typedef struct td_accumulate_change {
+    int64_t from;
+    int32_t accumulate;
+} td_accumulate_change;
+
+typedef struct td_accumulate_changes {
+    td_accumulate_change *items; /* by ascending step */
+    int64_t n, capacity;
+} td_accumulate_changes;
+
 /* How much the graph is optimised. Every level gives the same bits; see docs/plan.md for the rules of each.
  *   TD_O0  only what nothing needs is left out: every op that the model needs runs as it was written
  *   TD_O1  constants are folded, equal ops merged, ops that change nothing dropped; ops work in place
@@ -111,6 +127,12 @@ typedef struct td_train_options {
      * parameters and optimizers stay f32, and so does everything else. */
     td_precision precision;
     td_loss_scale_options loss_scale; /* of TD_MIXED_FP16 */
+    /* A step is one update, of a window of `replicas` x `accumulate` micro-batches, each one batch of the data: gradients are
+     * added up in f32, left to right within a replica, replicas in order; then they are clipped and applied once. The bits
+     * depend on the two numbers alone. Lookups run no rows early (early_lookup) where a window has several micro-batches. */
+    int32_t accumulate, replicas; /* 1 and 1: a step is a batch */
+    td_reduction reduction;
+    td_accumulate_changes accumulate_changes; /* by td_accumulate_from */
     td_option_list devices, placements, groups, keep_fp32, recompute;
     char *default_device;
     td_machine *machine;
@@ -141,6 +163,9 @@ void td_keep_fp32(td_train_options *options, const char *match);
  * "h.0", "h.1" and so on. What one segment reads of another is kept. A pattern that matches nothing is refused (TD_INVALID_ARGUMENT). */
 void td_recompute(td_train_options *options, const char *match);
 
+/* From step `step` on (at least 2, later than the change before), windows have other numbers of micro-batches. */
+void td_accumulate_from(td_train_options *options, int64_t step, int32_t accumulate);
+
 /* A plan for training: forward, backward of `loss` (one f32 number), updates. Every trainable parameter needs a group. */
 td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan) TD_MUST_USE;
 /* A plan that computes `outputs` (and all td_output values) only; dropout is off. `store` (may be NULL): parameters stay where
@@ -156,7 +181,9 @@ typedef struct td_plan_summary {
     int32_t devices, subgraphs, cut_edges; /* cut edges: values that cross, counted per destination */
     int64_t to_device_bytes_per_step, to_host_bytes_per_step; /* at capacity */
     double plan_ms;                                           /* planning time */
-    double step_bound_s; /* critical path or busiest lane, by the devices' estimates */
+    double step_bound_s;       /* critical path or busiest lane, by the devices' estimates */
+    int64_t micro_batches;     /* of the longest window: what the figures per step are for */
+    int64_t accumulated_bytes; /* of the sums of gradients, on all devices */
     bool early_lookup;
     int32_t recomputed_ops; /* that backward computes again: td_recompute */
 } td_plan_summary;
@@ -171,6 +198,7 @@ typedef struct td_plan_device_summary {
     /* Sparse tables and tables in a file, with their state: the address space they take, the most of it that is in memory (part
      * of the peak, with what keeping books takes), and the most that the file may take. Zeros where there are none. */
     uint64_t table_bytes, table_resident_bytes, table_file_bytes;
+    uint64_t accumulated_bytes; /* sums of gradients over micro-batches: part of activation_bytes, and of the peak */
 } td_plan_device_summary;
 td_plan_device_summary td_plan_device(const td_plan *plan, int32_t index);
 
@@ -216,7 +244,9 @@ typedef struct td_measured_rates {
 } td_measured_rates;
 td_status *td_plan_measure_rates(const td_plan *plan, int32_t device, td_measured_rates *out_rates) TD_MUST_USE;
 
-/* Bytes that one step copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
+/* Micro-batches of the window of a step (from 1), all replicas together. */
+int64_t td_plan_window(const td_plan *plan, int64_t step);
+/* Bytes that one micro-batch, which is its window's last, copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
  * plan's graph; NULL: all at capacity. */
 void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host);
 

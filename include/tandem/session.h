@@ -97,9 +97,10 @@ td_status *td_store_import(td_store *store, const td_weights *weights) TD_MUST_U
 /* ---- sessions ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct td_step_report {
-    int64_t step; /* from 1: of the training, over the store's life; of an evaluation, over the session's */
-    int64_t samples;
-    float loss;
+    int64_t step;          /* from 1: of the training, over the store's life; of an evaluation, over the session's */
+    int64_t micro_batches; /* of the step's window: see td_train_options.accumulate */
+    int64_t samples;       /* of all of them */
+    float loss;            /* their mean over the samples */
     bool skipped; /* the loss or a gradient is not finite and the update was left out; there are no outputs then */
     const char
         *overflowed; /* of a skipped step whose loss is finite: the parameter whose gradient was the first that is not;
@@ -107,9 +108,10 @@ typedef struct td_step_report {
     double loss_scale; /* that this step had; 0: there is none */
     double seconds;    /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
-    float gradient_norm;   /* of all gradients before clipping; NaN where none is asked for (clip_norm) */
-    const td_batch *batch; /* valid during the call */
-    /* Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). Their data is
+    float gradient_norm; /* of all gradients before clipping; NaN where none is asked for (clip_norm) */
+    const td_batch
+        *batch; /* the window's last (of a skipped one, the one that was in the way); valid during the call */
+    /* Of the window's last micro-batch. Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). Their data is
      * valid during on_step; after td_session_step, until a session of the same store runs, is created or is destroyed. */
     const td_tensor *outputs;
     int32_t n_outputs;
@@ -123,7 +125,8 @@ typedef bool (*td_on_step)(void *context, const td_step_report *report);
  * the store holds there), TD_NOT_FOUND and TD_INVALID_ARGUMENT where the store is not one for this plan. */
 td_status *td_session_create(td_plan *plan, td_store *store, td_session **out_session) TD_MUST_USE;
 void td_session_destroy(td_session *session);
-/* Runs until `steps` steps are done (0: no limit), the source ends, on_step (may be NULL) returns false, or td_session_stop;
+/* Runs until `steps` steps are done (0: no limit), the source ends (a window that it cuts short is a step all the same, exact,
+ * as is one cut short by the end of an epoch, where the batches' number of it changes), on_step (may be NULL) returns false, or td_session_stop;
  * a step in flight by then still ends, and is reported to on_step.
  * Batches are pulled ahead while steps run; all that was pulled and not trained on is released. After an error the first one
  * comes back with its op's name; the session stays usable unless an update was under way, which a later call reports. A loss
@@ -131,8 +134,12 @@ void td_session_destroy(td_session *session);
  * loss scale of TD_MIXED_FP16 decides. */
 td_status *td_session_run(td_session *session, td_source *source, int64_t steps, td_on_step on_step,
                           void *context) TD_MUST_USE;
-/* One step on a batch in hand. */
+/* One step on a batch in hand: a window of one micro-batch, applied at once, whatever the plan accumulates. */
 td_status *td_session_step(td_session *session, const td_batch *batch, td_step_report *out_report) TD_MUST_USE;
+/* One step on a window of micro-batches in hand, in their order: as many as the plan's windows have at that step, or fewer, as
+ * where the data ends. TD_INVALID_ARGUMENT for more. */
+td_status *td_session_step_window(td_session *session, const td_batch *batches, int64_t n,
+                                  td_step_report *out_report) TD_MUST_USE;
 /* False once an error struck in the middle of an update, or a parameter or state holds NaN or infinity: the store is no good then,
  * and a checkpoint must be loaded into a new one. */
 bool td_session_is_usable(const td_session *session);

@@ -104,8 +104,6 @@ static const char *later(const golden_case *c, char *text, size_t bytes)
     const char *type = json_string_value(json_object_get(json_object_get(c->expected, "model"), "type"));
     if (type && !golden_model_find(type))
         (void)snprintf(text, bytes, "model type %s comes later", type);
-    else if (json_object_get(c->expected, "micro_batch"))
-        (void)snprintf(text, bytes, "accumulation of gradients comes later");
     else
         return NULL;
     return text;

@@ -99,24 +99,82 @@ static td_status *list_fields(golden_case *c)
     return c->n_fields ? NULL : TD_ERROR(TD_DATA_ERROR, "expected.json: there are no inputs");
 }
 
-static td_status *read_batches(golden_case *c, const char *path)
+static int64_t rows_of(const golden_case *c, const td_field *whole, int32_t step)
+{
+    return whole[(int64_t)step * c->n_fields].tensor.dims[0];
+}
+
+/* Rows [begin, end) of a field, in the same memory. */
+static td_status *part_of(const td_field *whole, int64_t begin, int64_t end, td_field *out)
+{
+    int64_t row_bytes = (int64_t)td_dtype_bytes(whole->tensor.dtype);
+    *out = *whole;
+    if (begin == 0 && end == whole->tensor.dims[0])
+        return NULL;
+    if (whole->tensor.kind == TD_RAGGED)
+        return TD_ERROR(TD_UNSUPPORTED, "micro-batches of ragged \"%s\" are not cut here", whole->name);
+    for (int32_t i = 1; i < whole->tensor.rank; i++)
+        row_bytes *= whole->tensor.dims[i];
+    out->tensor.dims[0] = end - begin;
+    out->tensor.data = (char *)whole->tensor.data + begin * row_bytes;
+    return NULL;
+}
+
+/* Batch `b`: rows from `begin` on of a step. */
+static td_status *cut_batch(golden_case *c, const td_field *whole, int32_t step, int64_t begin, int64_t micro,
+                            int32_t b)
+{
+    td_field *fields = c->fields + (int64_t)b * c->n_fields;
+    int64_t rows = rows_of(c, whole, step), end = begin + micro < rows ? begin + micro : rows;
+    for (int32_t f = 0; f < c->n_fields; f++)
+        TD_TRY(part_of(&whole[(int64_t)step * c->n_fields + f], begin, end, &fields[f]));
+    c->batches[b] = (td_batch){.samples = end - begin, .index = b, .n_fields = c->n_fields, .fields = fields};
+    return NULL;
+}
+
+/* Each step's rows in batches of micro_batch, where the case says so. */
+static td_status *cut_batches(golden_case *c, const td_field *whole)
+{
+    int64_t micro = json_integer_value(json_object_get(c->expected, "micro_batch"));
+    TD_TRY(TD_NEW(c->first, c->n_steps + 1));
+    c->micro_batches = 1;
+    for (int32_t s = 0; s < c->n_steps; s++) {
+        int64_t rows = rows_of(c, whole, s), n = micro > 0 && rows > 0 ? (rows + micro - 1) / micro : 1;
+        c->first[s + 1] = c->first[s] + (int32_t)n;
+        c->micro_batches = n > c->micro_batches ? (int32_t)n : c->micro_batches;
+    }
+    c->n_batches = c->first[c->n_steps];
+    TD_TRY(TD_NEW(c->batches, c->n_batches + 1));
+    TD_TRY(TD_NEW(c->fields, (int64_t)c->n_batches * c->n_fields + 1));
+    for (int32_t s = 0; s < c->n_steps; s++)
+        for (int32_t b = c->first[s]; b < c->first[s + 1]; b++)
+            TD_TRY(cut_batch(c, whole, s, (b - c->first[s]) * micro, micro > 0 ? micro : rows_of(c, whole, s), b));
+    return NULL;
+}
+
+static td_status *read_steps(golden_case *c, const char *path, td_field *whole)
 {
     td_safetensors *file = NULL;
+    td_status *status = td_safetensors_open(path, &file);
+    for (int32_t s = 0; s < c->n_steps && !status; s++)
+        for (int32_t f = 0; f < c->n_fields && !status; f++)
+            status = read_field(c, file, s, c->names[f], &whole[(int64_t)s * c->n_fields + f]);
+    td_safetensors_close(file);
+    return status;
+}
+
+static td_status *read_batches(golden_case *c, const char *path)
+{
+    td_field *whole = NULL;
     double steps = 0;
     TD_TRY(golden_json_number(c->expected, "steps", &steps));
     c->n_steps = (int32_t)steps;
     TD_TRY(list_fields(c));
-    TD_TRY(TD_NEW(c->batches, c->n_steps + 1));
-    TD_TRY(TD_NEW(c->fields, (int64_t)c->n_steps * c->n_fields + 1));
-    td_status *status = td_safetensors_open(path, &file);
-    for (int32_t s = 0; s < c->n_steps && !status; s++) {
-        td_field *fields = c->fields + (int64_t)s * c->n_fields;
-        for (int32_t f = 0; f < c->n_fields && !status; f++)
-            status = read_field(c, file, s, c->names[f], &fields[f]);
-        c->batches[s] =
-            (td_batch){.samples = fields->tensor.dims[0], .index = s, .n_fields = c->n_fields, .fields = fields};
-    }
-    td_safetensors_close(file);
+    TD_TRY(TD_NEW(whole, (int64_t)c->n_steps * c->n_fields + 1));
+    td_status *status = read_steps(c, path, whole);
+    if (!status)
+        status = cut_batches(c, whole);
+    td_free(whole);
     return status;
 }
 
@@ -154,6 +212,7 @@ void golden_case_close(golden_case *c)
     td_free(c->names);
     td_free(c->fields);
     td_free(c->batches);
+    td_free(c->first);
     td_safetensors_close(c->initial);
     json_decref(c->expected);
     *c = (golden_case){0};
@@ -168,8 +227,8 @@ td_status *golden_case_input(const golden_case *c, td_graph *graph, const char *
         return TD_ERROR(TD_DATA_ERROR, "expected.json: the model needs an input \"%s\"", name);
     const td_tensor *first = &c->fields[f].tensor;
     int64_t rows = 0, entries = 0;
-    for (int32_t s = 0; s < c->n_steps; s++) {
-        const td_tensor *t = &c->fields[(int64_t)s * c->n_fields + f].tensor;
+    for (int32_t b = 0; b < c->n_batches; b++) {
+        const td_tensor *t = &c->fields[(int64_t)b * c->n_fields + f].tensor;
         rows = t->dims[0] > rows ? t->dims[0] : rows;
         entries = t->entries > entries ? t->entries : entries;
     }

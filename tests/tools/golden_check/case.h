@@ -16,11 +16,13 @@ typedef struct golden_case {
     const char *name; /* borrowed: the folder's */
     json_t *expected;
     td_safetensors *initial;
-    int32_t n_steps, n_fields;
-    td_batch *batches; /* [n_steps] */
-    td_field *fields;  /* [n_steps, n_fields]: the batches point here */
-    char **names;      /* [n_fields] */
-    void **memory;     /* what the fields' tensors point to */
+    int32_t n_steps, n_fields, n_batches;
+    int32_t micro_batches; /* of a step, at most: more than 1 where gradients are accumulated */
+    int32_t *first;        /* [n_steps + 1]: a step's batches are first[step] .. first[step + 1] */
+    td_batch *batches;     /* [n_batches] */
+    td_field *fields;      /* [n_batches, n_fields]: the batches point here */
+    char **names;          /* [n_fields] */
+    void **memory;         /* what the fields' tensors point to */
     int64_t n_memory, memory_capacity;
 } golden_case;
 

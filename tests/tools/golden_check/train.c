@@ -151,7 +151,7 @@ static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
 {
     case_source *source = self;
     batch_copy *copy = NULL;
-    *out_end = source->at == source->c->n_steps;
+    *out_end = source->at == source->c->n_batches;
     if (*out_end)
         return NULL;
     TD_TRY(TD_NEW(copy, 1));
@@ -208,7 +208,8 @@ static td_status *run_step(const golden_case *c, golden_engine *engine, golden_s
 {
     td_step_report report;
     TD_TRY(golden_snapshot_take(engine->store, before));
-    TD_TRY(td_session_step(engine->session, &c->batches[trained->n], &report));
+    int32_t first = c->first[trained->n];
+    TD_TRY(td_session_step_window(engine->session, &c->batches[first], c->first[trained->n + 1] - first, &report));
     TD_TRY(golden_snapshot_take(engine->store, &trained->final));
     norm_sum sum = {.before = before, .after = &trained->final};
     TD_TRY(each_parameter(c, add_square, &sum));
@@ -239,6 +240,7 @@ static td_status *build(const golden_case *c, const golden_model *model, golden_
     TD_TRY(each_parameter(c, add_group, &engine->options));
     engine->options.clip_norm =
         json_number_value(json_object_get(json_object_get(c->expected, "optimizer"), "clip_norm"));
+    engine->options.accumulate = c->micro_batches;
     if (devices == GOLDEN_CUT)
         place(c, model, &engine->options);
     if (devices == GOLDEN_OFFLOAD) {
