@@ -71,6 +71,18 @@ static td_config *begun_with(const job *j)
     return config;
 }
 
+/* Another precision goes on from the same parameters and moments, which are f32 in all of them. */
+static void say_conversion(td_section before, td_section now)
+{
+    const char *was = td_section_string(before, "train.precision"), *is = td_section_string(now, "train.precision");
+    if (strcmp(was, is) != 0)
+        td_log(TD_LOG_INFO,
+               "train.precision was %s and is %s now: parameters and optimizer state go on in f32; what is computed in "
+               "16 bit is "
+               "rounded from them, once, to nearest even",
+               was, is);
+}
+
 /* A place in the data and random numbers mean nothing under another order of the rows or another seed. */
 static td_status *check_order(const job *j)
 {
@@ -89,6 +101,8 @@ static td_status *check_order(const job *j)
             status = TD_SECTION_ERROR(now, keys[i], "%s was %lld when %s began, and must stay so to resume it", keys[i],
                                       was, j->run);
     }
+    if (config && !status)
+        say_conversion(td_config_root(config), j->setup.root);
     td_config_destroy(config);
     return status;
 }

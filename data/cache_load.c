@@ -63,6 +63,21 @@ static uint64_t body_checksum(const cache_header *header, const unsigned char *b
     return checksum;
 }
 
+/* Counts that count something (distinct: -1 where nobody did). They shape a model's tables, so they are looked at although the checksum agrees. */
+static bool counts_agree(const cache_header *header, const unsigned char *columns)
+{
+    if (header->positive_rows < 0 || header->positive_rows > header->rows || header->bad_rows < 0 ||
+        header->bad_id_rows < 0)
+        return false;
+    for (int64_t i = 0; i < header->n_columns; i++) {
+        cache_column column;
+        memcpy(&column, columns + (size_t)i * sizeof column, sizeof column);
+        if (column.present < 0 || column.missing < 0 || column.distinct < -1 || column.table_rows < 0)
+            return false;
+    }
+    return true;
+}
+
 /* Why the file is of no use; NULL: it is good. */
 static const char *find_fault(const cache_header *header, const unsigned char *bytes, size_t length, uint64_t key)
 {
@@ -76,7 +91,7 @@ static const char *find_fault(const cache_header *header, const unsigned char *b
         return "the data has changed since";
     if (!sizes_agree(header, length))
         return "it is cut off or damaged";
-    if (body_checksum(header, bytes) != header->body_checksum)
+    if (body_checksum(header, bytes) != header->body_checksum || !counts_agree(header, bytes + sizeof *header))
         return "it is damaged";
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* Cache files: whatever lies there, the rows come out as if there were no cache, unless every checksum agrees; then nothing crashes.
- * The first byte says whether the checksums are put right, the rest is the file. */
+/* Cache files: whatever lies there, the rows come out as if there were no cache, unless every checksum and size agrees; then nothing
+ * crashes, and what comes out has the shape that the schema says. The first byte says whether the header is put right, the rest is
+ * the file. */
 #include <dirent.h>
 #include <stddef.h>
 
@@ -57,17 +58,16 @@ static const char *cache_file(void)
     return path;
 }
 
-static uint64_t body_checksum(const cache_header *header, const uint8_t *bytes, size_t size)
+static int64_t most(int64_t number, int64_t limit)
+{
+    return number < 0 || number > limit ? (int64_t)((uint64_t)number % (uint64_t)(limit + 1)) : number;
+}
+
+static uint64_t body_checksum(const cache_header *header, const uint8_t *bytes)
 {
     td_rows rows;
-    if (header->n_ids < 0 || header->n_ids > 1000 || header->n_numbers < 0 || header->n_numbers > 1000 ||
-        header->n_columns < 0 || header->n_columns > 1000 || header->notes_bytes < 0 || header->rows < 0 ||
-        header->notes_bytes > ROOM || header->rows > ROOM)
-        return header->body_checksum;
     td_rows_init(&rows, (int32_t)header->n_ids, (int32_t)header->n_numbers, header->id_bytes == 8 ? INT64_MAX : 0);
     int64_t offset = cache_records_offset(header->n_columns, header->notes_bytes), block = (int64_t)1 << rows.shift;
-    if (offset + header->rows * rows.stride > (int64_t)size)
-        return header->body_checksum;
     uint64_t checksum = td_hash_bytes(bytes + sizeof *header, (size_t)offset - sizeof *header, 0);
     for (int64_t i = 0; i < header->rows; i += block) {
         int64_t n = header->rows - i < block ? header->rows - i : block;
@@ -76,15 +76,42 @@ static uint64_t body_checksum(const cache_header *header, const uint8_t *bytes, 
     return checksum;
 }
 
-static void put_checksums_right(uint8_t *bytes, size_t size)
+/* A header that nothing speaks against: what names the form is the good file's, sizes are the input's, made to agree with as many
+ * records as there are bytes for. Returns the size of the file; 0: there is no room for what it says. */
+static size_t put_header_right(uint8_t *bytes, size_t size, const cache_header *good)
 {
     cache_header header;
     if (size < sizeof header)
-        return;
+        return 0;
     memcpy(&header, bytes, sizeof header);
-    header.body_checksum = body_checksum(&header, bytes, size);
+    memcpy(header.magic, good->magic, sizeof header.magic);
+    header.version = good->version;
+    header.byte_order = good->byte_order;
+    header.key = good->key;
+    header.n_ids = most(header.n_ids, 20);
+    header.n_numbers = most(header.n_numbers - 1, 20) + 1;
+    header.id_bytes = header.id_bytes % 2 ? 8 : header.id_bytes == 8 ? 8 : 4;
+    header.n_columns = most(header.n_columns, 40);
+    header.notes_bytes = most(header.notes_bytes, 1000);
+    int64_t stride = td_rows_stride((int32_t)header.n_ids, (int32_t)header.n_numbers, (int32_t)header.id_bytes);
+    int64_t offset = cache_records_offset(header.n_columns, header.notes_bytes);
+    if (offset > (int64_t)size)
+        return 0;
+    header.rows = ((int64_t)size - offset) / stride;
+    header.train_rows = most(header.train_rows, header.rows);
+    header.body_checksum = body_checksum(&header, bytes);
     header.header_checksum = td_hash_bytes(&header, offsetof(cache_header, header_checksum), 0);
     memcpy(bytes, &header, sizeof header);
+    return (size_t)(offset + header.rows * stride);
+}
+
+static void check_batch(const td_batch *batch, const td_schema *schema)
+{
+    for (int32_t f = 0; f < batch->n_fields; f++) {
+        const td_tensor *tensor = &batch->fields[f].tensor;
+        FUZZ_CHECK(tensor->rank >= 1 && tensor->dims[0] == batch->samples);
+        FUZZ_CHECK(td_schema_find(schema, batch->fields[f].name));
+    }
 }
 
 /* Reads what there is, right or not. */
@@ -101,25 +128,43 @@ static void read_any(const td_dataset *dataset)
     bool end = false;
     for (int i = 0; i < 50 && !end; i++) {
         (void)fuzz_take(source.next(source.self, &batch, &end));
-        if (!end)
-            source.release(source.self, &batch);
+        if (end)
+            continue;
+        check_batch(&batch, schema);
+        source.release(source.self, &batch);
     }
     td_loader_destroy(loader);
+}
+
+/* What became of the file: taken, or why it was made again. */
+static void tell(const td_dataset *dataset)
+{
+    for (int32_t i = 0; td_dataset_note(dataset, i); i++) {
+        const char *reason = strstr(td_dataset_note(dataset, i), ": rebuilt, ");
+        if (reason)
+            fuzz_outcome(reason);
+    }
+    if (td_dataset_count(dataset).from_cache)
+        fuzz_outcome("taken");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[ROOM];
+    static cache_header good;
     td_dataset *dataset = NULL;
     if (size < 1 || size > ROOM)
         return 0;
     const char *path = cache_file();
+    if (!good.version)
+        FUZZ_CHECK(fuzz_read(path, (uint8_t *)&good, sizeof good) == sizeof good);
     memcpy(bytes, data + 1, size - 1);
-    if (data[0] & 1)
-        put_checksums_right(bytes, size - 1);
-    fuzz_write(path, bytes, size - 1);
+    size_t put_right = data[0] & 1 ? put_header_right(bytes, size - 1, &good) : 0;
+    fuzz_write(path, bytes, put_right ? put_right : size - 1);
     td_status *status = open_rows(&dataset);
-    if (data[0] & 1) {
+    if (dataset)
+        tell(dataset);
+    if (put_right) {
         if (dataset)
             read_any(dataset);
         td_dataset_destroy(dataset);

@@ -1,0 +1,102 @@
+/* A run goes on from its checkpoint in any precision and with the optimizer anywhere: at equal precision with the bits of one that was
+ * never interrupted, loss scale included; in another one from the same f32 numbers, which one line says. */
+#include "base/safetensors.h"
+#include "tests/cli/runs.h"
+
+static const char *const precisions[] = {"fp32", "bf16", "fp16"};
+#define SCHEDULE "--set", "optimizer[1].schedule.total_steps=32"
+
+static char *precision_key(int i)
+{
+    static char text[2][64];
+    static int turn;
+    turn = !turn;
+    (void)snprintf(text[turn], sizeof text[turn], "train.precision=%s", precisions[i]);
+    return text[turn];
+}
+
+static void train(char *run, int precision, char *steps, char *more)
+{
+    SUCCEED("train", "x.yaml", "--run", run, "--set", precision_key(precision), "--set", steps, "--set", more,
+            SCHEDULE);
+}
+
+static void resume(char *run, int precision, char *steps, char *more)
+{
+    SUCCEED("train", "x.yaml", "--run", run, "--resume", "--set", precision_key(precision), "--set", steps, "--set",
+            more, SCHEDULE);
+}
+
+static void test_the_optimizer_may_move_between_two_parts_of_a_run(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        train("whole", i, "train.steps=12", "offload.optimizer=none");
+        train("there", i, "train.steps=6", "offload.optimizer=none");
+        resume("there", i, "train.steps=12", "offload.optimizer=cpu");
+        train("back", i, "train.steps=6", "offload.optimizer=cpu");
+        resume("back", i, "train.steps=12", "offload.optimizer=none");
+        expect_same_parameters("whole/summary.json", "there/summary.json");
+        expect_same_parameters("whole/summary.json", "back/summary.json");
+        json_t *whole = load("whole/summary.json"), *there = load("there/summary.json");
+        assert_true(json_equal(json_object_get(whole, "loss"), json_object_get(there, "loss")));
+        const json_t *a = json_object_get(whole, "loss_scale"), *b = json_object_get(there, "loss_scale");
+        assert_int_equal(json_is_number(json_object_get(a, "scale")), i == 2);
+        assert_true(json_number_value(json_object_get(a, "scale")) == json_number_value(json_object_get(b, "scale")));
+        json_decref(whole);
+        json_decref(there);
+        assert_int_equal(system("rm -r whole there back"), 0);
+    }
+}
+
+/* No 16-bit copy is in a checkpoint, whatever the run computed in. */
+static void expect_f32(const char *path)
+{
+    td_safetensors *file = NULL;
+    td_status *status = td_safetensors_open(path, &file);
+    if (status)
+        fail_msg("%s", td_status_message(status));
+    for (int64_t i = 0; i < td_safetensors_count(file); i++)
+        assert_int_equal(td_safetensors_at(file, i)->dtype, TD_F32);
+    td_safetensors_close(file);
+}
+
+static void test_any_precision_goes_on_from_any_other_and_says_so(void **state)
+{
+    (void)state;
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++) {
+            char said[64];
+            train("pair", from, "train.steps=6", "checkpoint.keep=2");
+            expect_f32("pair/checkpoints/step-000000006/shard-0000.safetensors");
+            resume("pair", to, "train.steps=8", "checkpoint.keep=2");
+            assert_int_equal(integer_at("pair/summary.json", "steps"), 8);
+            (void)snprintf(said, sizeof said, "train.precision was %s and is %s now", precisions[from], precisions[to]);
+            assert_true((strstr(errors, said) != NULL || strstr(out, said) != NULL) == (from != to));
+            expect_f32("pair/checkpoints/step-000000008/shard-0000.safetensors");
+            assert_int_equal(system("rm -r pair"), 0);
+        }
+}
+
+/* Tables that are kept in 16 bit have no f32 copy, so these numbers are converted. */
+static void test_tables_in_another_width_are_converted_and_one_line_says_so(void **state)
+{
+    (void)state;
+    train("wide", 0, "train.steps=6", "train.table_dtype=f32");
+    resume("wide", 0, "train.steps=8", "train.table_dtype=bf16");
+    assert_true(strstr(errors, "(\"param/table.0.weight\" from f32 to bf16), each number once, to nearest") ||
+                strstr(out, "(\"param/table.0.weight\" from f32 to bf16), each number once, to nearest"));
+    resume("wide", 0, "train.steps=10", "train.table_dtype=f32");
+    assert_true(strstr(errors, "from bf16 to f32), which is exact") ||
+                strstr(out, "from bf16 to f32), which is exact"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_optimizer_may_move_between_two_parts_of_a_run),
+        cmocka_unit_test(test_any_precision_goes_on_from_any_other_and_says_so),
+        cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
