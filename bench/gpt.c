@@ -2,6 +2,8 @@
  * clipped to norm 1. --dim is its width; heads are 64 wide.
  *
  *     ids [B, 257] -> tok + pos -> 6 blocks of attention and two linear layers -> next token of 256 */
+#include <string.h>
+
 #include "bench/workload.h"
 
 enum { LAYERS = 6, HEAD = 64, CONTEXT = 256, SYMBOLS = 256 };
@@ -81,6 +83,10 @@ td_status *td_bench_gpt(const td_bench_case *self, const td_bench_request *reque
     if (width < HEAD || width % HEAD)
         return TD_ERROR(TD_INVALID_ARGUMENT, "%s: --dim %lld is no multiple of %d, the width of a head", self->name,
                         (long long)width, HEAD);
+    const char *precision = strchr(self->name, '.');
+    out->options.precision = precision && !strcmp(precision, ".bf16")   ? TD_MIXED_BF16
+                             : precision && !strcmp(precision, ".fp16") ? TD_MIXED_FP16
+                                                                        : TD_FP32;
     out->samples = batch;
     out->runs = 9;
     TD_TRY(fill_batches(out, batch));

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backends/cpu/gemm_cut.h"
-#include "base/half.h"
 
 enum {
     SLOTS = 16,     /* pieces in flight at once, at most: each packs operands in scratch of its own */
@@ -153,7 +152,7 @@ size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity)
 
 /* A run under way. */
 typedef struct run {
-    td_gemm_piece_fn kernel;
+    const td_gemm_own_kernels *kernels;
     const td_gemm_shape *shape;
     const td_gemm_operands *operands;
     td_gemm_own_cut cut;
@@ -194,40 +193,32 @@ static void run_piece(void *context, int64_t index, int32_t thread)
     piece.narrow = shape->narrow;
     piece.a = (const char *)whole->a + a * element_bytes;
     piece.b = (const char *)whole->b + b * element_bytes;
-    if (cut->parts == 1 && !shape->narrow) {
-        piece.bias = shape->has_bias ? (const float *)whole->bias + (r->is_turned ? 0 : column) : NULL;
+    if (cut->parts == 1) {
+        int64_t bias = r->is_turned ? 0 : column;
+        piece.bias = shape->has_bias ? (const char *)whole->bias + bias * element_bytes : NULL;
         piece.bias_is_one = r->is_turned;
         piece.relu = shape->relu;
-        piece.mask = shape->has_mask ? (const float *)whole->mask + c : NULL;
+        piece.mask = shape->has_mask ? (const char *)whole->mask + c * element_bytes : NULL;
+        piece.rounded = shape->narrow ? (uint16_t *)whole->c + c : NULL;
     }
-    r->kernel(&piece);
+    r->kernels->piece(&piece);
 }
 
-static float widened(td_gemm_narrow narrow, uint16_t bits)
-{
-    return narrow == TD_GEMM_BF16 ? td_bf16_to_f32(bits) : td_f16_to_f32(bits);
-}
-
-/* What follows the sums of a 16-bit product, on one row: in f32, rounded once at the end. */
+/* What follows the sums of a 16-bit product, on one row. */
 static void round_row(const run *r, int64_t row, float *sums)
 {
     const td_gemm_shape *shape = r->shape;
-    const td_gemm_narrow narrow = shape->narrow;
-    const uint16_t *bias = shape->has_bias ? r->operands->bias : NULL;
-    const uint16_t *mask = shape->has_mask ? (const uint16_t *)r->operands->mask + row * shape->n : NULL;
-    uint16_t *c = (uint16_t *)r->operands->c + row * shape->n;
-    for (int64_t j = 0; bias && j < shape->n; j++)
-        sums[j] += widened(narrow, bias[r->is_turned ? 0 : j]);
-    for (int64_t j = 0; shape->relu && j < shape->n; j++)
-        sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
-    for (int64_t j = 0; mask && j < shape->n; j++)
-        sums[j] = widened(narrow, mask[j]) <= 0.0f ? 0.0f : sums[j];
-    if (narrow == TD_GEMM_BF16)
-        for (int64_t j = 0; j < shape->n; j++)
-            c[j] = td_f32_to_bf16(sums[j]);
-    else
-        for (int64_t j = 0; j < shape->n; j++)
-            c[j] = td_f32_to_f16(sums[j]);
+    const td_gemm_operands *operands = r->operands;
+    const td_gemm_rounding rounding = {.narrow = shape->narrow,
+                                       .bias = shape->has_bias ? operands->bias : NULL,
+                                       .mask =
+                                           shape->has_mask ? (const uint16_t *)operands->mask + row * shape->n : NULL,
+                                       .bias_is_one = r->is_turned,
+                                       .relu = shape->relu,
+                                       .sums = sums,
+                                       .c = (uint16_t *)operands->c + row * shape->n,
+                                       .n = shape->n};
+    r->kernels->round(&rounding);
 }
 
 /* The parts of sums, in order, then what follows the sums: on some rows of all products. */
@@ -258,7 +249,7 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
     bool turn = is_turned(capacity);
     td_gemm_shape shape = turned_if(turn, asked), largest = turned_if(turn, capacity);
     td_gemm_operands operands = *asked_operands;
-    run r = {.kernel = td_gemm_own_kernel(isa), .shape = &shape, .operands = &operands, .is_turned = turn};
+    run r = {.kernels = td_gemm_own_kernels_of(isa), .shape = &shape, .operands = &operands, .is_turned = turn};
     if (r.is_turned) {
         operands.a = asked_operands->b;
         operands.b = asked_operands->a;
@@ -278,6 +269,6 @@ void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_sh
         td_team_run_dynamic(team, td_clamp(pieces - r.first_piece, 0, round), run_piece, &r);
     if (shape.k == 0)
         memset(r.sums, 0, (size_t)(shape.batch * shape.m * shape.n) * sizeof *r.sums);
-    if (r.cut.parts > 1 || shape.narrow)
+    if (r.cut.parts > 1 || (shape.narrow && shape.k == 0))
         td_team_run(team, td_divide_up(shape.batch * shape.m, UNIT_ROWS), finish_rows, &r);
 }

@@ -16,10 +16,11 @@ typedef struct td_gemm_piece {
     const void *a, *b;
     float *c;
     /* After the last addition, in this order: the bias is added (one number for all columns if bias_is_one); negative numbers
-     * become 0; so does what stands where the mask is not positive. */
-    const float *bias, *mask; /* either may be NULL; the mask is laid out as C is */
+     * become 0; so does what stands where the mask is not positive. Both are of the product's dtype. */
+    const void *bias, *mask; /* either may be NULL; the mask is laid out as C is */
     bool bias_is_one, relu;
-    float *packed; /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
+    uint16_t *rounded; /* where a 16-bit product of one part goes; NULL: nowhere yet */
+    float *packed;     /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
 } td_gemm_piece;
 
 /* Of the operands, this much is packed at a time. */
@@ -27,8 +28,21 @@ enum { TD_GEMM_SPAN = 384, TD_GEMM_PACKED_ROWS = 96, TD_GEMM_PACKED_COLUMNS = 51
 /* Floats for packing a piece, which has at most TD_GEMM_PACKED_COLUMNS columns; grows with m, n and k. */
 int64_t td_gemm_packed_floats(int64_t m, int64_t n, int64_t k);
 
-typedef void (*td_gemm_piece_fn)(const td_gemm_piece *piece);
-td_gemm_piece_fn td_gemm_own_kernel(td_isa isa);
+/* What follows the sums of a 16-bit product, on n of one row: bias, relu, mask, all in f32, then rounding. */
+typedef struct td_gemm_rounding {
+    td_gemm_narrow narrow;
+    const uint16_t *bias, *mask; /* either may be NULL */
+    bool bias_is_one, relu;
+    float *sums;
+    uint16_t *c;
+    int64_t n;
+} td_gemm_rounding;
+
+typedef struct td_gemm_own_kernels {
+    void (*piece)(const td_gemm_piece *piece);
+    void (*round)(const td_gemm_rounding *row);
+} td_gemm_own_kernels;
+const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa);
 
 /* How a product is cut: its sums into parts by the shape alone; C into tiles for a number of threads, which no bit
  * depends on. */

@@ -44,19 +44,19 @@ const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
     return baseline_kernels;
 }
 
-extern const td_gemm_piece_fn td_cpu_kernel_gemm_piece_baseline;
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_baseline;
 #if TD_ISA_HAS_X86
-extern const td_gemm_piece_fn td_cpu_kernel_gemm_piece_avx2, td_cpu_kernel_gemm_piece_avx512;
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_avx2, td_cpu_kernel_gemm_own_avx512;
 #endif
 
-td_gemm_piece_fn td_gemm_own_kernel(td_isa isa)
+const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa)
 {
 #if TD_ISA_HAS_X86
     if (isa == TD_ISA_AVX512)
-        return td_cpu_kernel_gemm_piece_avx512;
+        return &td_cpu_kernel_gemm_own_avx512;
     if (isa == TD_ISA_AVX2)
-        return td_cpu_kernel_gemm_piece_avx2;
+        return &td_cpu_kernel_gemm_own_avx2;
 #endif
     (void)isa;
-    return td_cpu_kernel_gemm_piece_baseline;
+    return &td_cpu_kernel_gemm_own_baseline;
 }

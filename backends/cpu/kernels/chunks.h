@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/cpu/kernel.h"
-#include "base/half.h"
+#include "backends/cpu/kernels/narrow.h"
 
 /* Before a loop whose iterations are independent although its pointers may be equal (in place). */
 #if defined(__clang__)
@@ -40,11 +40,9 @@ static inline const float *td_chunk_load(const td_tensor *t, int64_t begin, int6
         return (const float *)t->data + begin;
     const uint16_t *from = (const uint16_t *)t->data + begin;
     if (t->dtype == TD_BF16)
-        for (int64_t i = 0; i < n; i++)
-            buffer[i] = td_bf16_to_f32(from[i]);
+        widen_bf16(from, n, buffer);
     else
-        for (int64_t i = 0; i < n; i++)
-            buffer[i] = td_f16_to_f32(from[i]);
+        widen_f16(from, n, buffer);
     return buffer;
 }
 
@@ -58,11 +56,9 @@ static inline void td_chunk_store(const td_tensor *t, int64_t begin, int64_t n, 
 {
     uint16_t *to = (uint16_t *)t->data + begin;
     if (t->dtype == TD_BF16)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = td_f32_to_bf16(buffer[i]);
+        round_to_bf16(buffer, n, to);
     else if (t->dtype == TD_F16)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = td_f32_to_f16(buffer[i]);
+        round_to_f16(buffer, n, to);
 }
 
 /* How many elements a loop may take at once: f32 data is used where it lies, other floats by the chunk. */

@@ -273,21 +273,22 @@ static ahead ahead_of(const td_gemm_piece *piece, const block *at)
 static void multiply_block(const td_gemm_piece *piece, const block *at, const float *a, const float *b)
 {
     ahead next = ahead_of(piece, at);
+    const float *bias = piece->narrow ? NULL : piece->bias, *mask = piece->narrow ? NULL : piece->mask;
     step s = {.k = at->span,
               .first = at->k == 0,
               .last = at->k + at->span >= piece->k,
               .ldc = piece->ldc,
               .bias_is_one = piece->bias_is_one,
-              .relu = piece->relu};
+              .relu = piece->relu && !piece->narrow};
     for (int64_t j = 0; j < piece->n; j += GEMM_COLUMNS) {
         int64_t columns = least(piece->n - j, GEMM_COLUMNS);
         s.b = b + j * at->span;
-        s.bias = piece->bias ? piece->bias + (piece->bias_is_one ? 0 : j) : NULL;
+        s.bias = bias ? bias + (piece->bias_is_one ? 0 : j) : NULL;
         for (int64_t i = 0; i < at->rows; i += GEMM_ROWS) {
             int64_t rows = least(at->rows - i, GEMM_ROWS), place = (at->row + i) * piece->ldc + j;
             s.a = a + i * at->span;
             s.c = piece->c + place;
-            s.mask = piece->mask && s.last ? piece->mask + place : NULL;
+            s.mask = mask && s.last ? mask + place : NULL;
             fetch_some(&next);
             if (rows == GEMM_ROWS && columns == GEMM_COLUMNS)
                 multiply_full(&s);
@@ -296,6 +297,55 @@ static void multiply_block(const td_gemm_piece *piece, const block *at, const fl
             else
                 multiply_edge(&s, rows, columns);
         }
+    }
+}
+
+enum { ROUNDED_AT_ONCE = 512 };
+
+/* `n` at most ROUNDED_AT_ONCE from column `at` on. */
+static void round_some(const td_gemm_rounding *row, int64_t at, int64_t n)
+{
+    float buffer[ROUNDED_AT_ONCE];
+    float *sums = row->sums + at;
+    const bool is_bf16 = row->narrow == TD_GEMM_BF16;
+    if (row->bias && row->bias_is_one) {
+        const float bias = is_bf16 ? td_bf16_to_f32(*row->bias) : td_f16_to_f32(*row->bias);
+        for (int64_t j = 0; j < n; j++)
+            sums[j] += bias;
+    } else if (row->bias) {
+        (is_bf16 ? widen_bf16 : widen_f16)(row->bias + at, n, buffer);
+        for (int64_t j = 0; j < n; j++)
+            sums[j] += buffer[j];
+    }
+    for (int64_t j = 0; row->relu && j < n; j++)
+        sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
+    if (row->mask) {
+        (is_bf16 ? widen_bf16 : widen_f16)(row->mask + at, n, buffer);
+        for (int64_t j = 0; j < n; j++)
+            sums[j] = buffer[j] <= 0.0f ? 0.0f : sums[j];
+    }
+    (is_bf16 ? round_to_bf16 : round_to_f16)(sums, n, row->c + at);
+}
+
+static void round_row(const td_gemm_rounding *row)
+{
+    for (int64_t at = 0; at < row->n; at += ROUNDED_AT_ONCE)
+        round_some(row, at, least(row->n - at, ROUNDED_AT_ONCE));
+}
+
+/* While the block's sums are in a cache still. */
+static void round_block(const td_gemm_piece *piece, const block *at)
+{
+    for (int64_t i = at->row; i < at->row + at->rows; i++) {
+        const td_gemm_rounding row = {.narrow = piece->narrow,
+                                      .bias = piece->bias,
+                                      .mask = piece->mask ? (const uint16_t *)piece->mask + i * piece->ldc : NULL,
+                                      .bias_is_one = piece->bias_is_one,
+                                      .relu = piece->relu,
+                                      .sums = piece->c + i * piece->ldc,
+                                      .c = piece->rounded + i * piece->ldc,
+                                      .n = piece->n};
+        round_row(&row);
     }
 }
 
@@ -311,9 +361,11 @@ static void multiply_piece(const td_gemm_piece *piece)
             at.rows = least(piece->m - at.row, TD_GEMM_PACKED_ROWS);
             pack_a(piece, &at, a);
             multiply_block(piece, &at, a, b);
+            if (piece->rounded && k + at.span >= piece->k)
+                round_block(piece, &at);
         }
     }
 }
 
-extern const td_gemm_piece_fn TD_KERNEL(gemm_piece);
-const td_gemm_piece_fn TD_KERNEL(gemm_piece) = multiply_piece;
+extern const td_gemm_own_kernels TD_KERNEL(gemm_own);
+const td_gemm_own_kernels TD_KERNEL(gemm_own) = {.piece = multiply_piece, .round = round_row};

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "backends/cpu/kernels/gemm_vectors.h"
-#include "base/half.h"
+#include "backends/cpu/kernels/narrow.h"
 
 /* A matrix as stored: element (line, i) is at line * leading + i. */
 typedef struct gemm_source {
