@@ -110,9 +110,32 @@ static td_status *normalise_sections(td_config *config)
     return NULL;
 }
 
+/* "optimizer: {ratio: 0.6}" becomes "optimizer: cpu" and "ratio: 0.6" beside it. */
+static td_status *split_ratio(td_config_node *offload)
+{
+    td_config_node *optimizer =
+        offload && offload->kind == TD_NODE_MAP ? td_config_node_child(offload, "optimizer") : NULL;
+    if (!optimizer || optimizer->kind != TD_NODE_MAP)
+        return NULL;
+    td_config_node *ratio = td_config_node_child(optimizer, "ratio");
+    if (!ratio || optimizer->n_children != 1 || ratio->kind != TD_NODE_SCALAR)
+        return TD_NODE_ERROR(optimizer, "offload.optimizer is none, cpu, auto or {ratio: 0.6}");
+    if (td_config_node_child(offload, "ratio"))
+        return TD_NODE_ERROR(ratio, "offload.ratio is given twice; remove one");
+    (void)td_config_node_take(optimizer, 0);
+    td_status *status = set_text(optimizer, "cpu");
+    if (status) {
+        td_config_node_destroy(ratio);
+        return status;
+    }
+    optimizer->kind = TD_NODE_SCALAR;
+    return td_config_node_append(offload, "ratio", ratio);
+}
+
 td_status *td_config_normalise(td_config *config)
 {
     TD_TRY(normalise_sections(config));
+    TD_TRY(split_ratio(td_config_node_at(config->root, "offload")));
     for (int32_t i = 0; i < td_config_key_count(); i++) {
         const td_config_key *key = td_config_key_at(i);
         td_config_node *node = key->type == TD_CONFIG_MAPS ? td_config_node_at(config->root, key->name) : NULL;

@@ -304,8 +304,12 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
         return status;
     }
     add_rules(root, out_options);
-    out_options->offload_optimizer =
-        !strcmp(td_section_string(root, "offload.optimizer"), "cpu") ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE;
+    const char *optimizer = td_section_string(root, "offload.optimizer");
+    out_options->offload_optimizer = !strcmp(optimizer, "cpu")    ? TD_OFFLOAD_CPU
+                                     : !strcmp(optimizer, "auto") ? TD_OFFLOAD_AUTO
+                                                                  : TD_OFFLOAD_NONE;
+    if (out_options->offload_optimizer == TD_OFFLOAD_CPU)
+        out_options->offload_ratio = td_section_float(root, "offload.ratio");
     out_options->offload_embedding = !strcmp(td_section_string(root, "offload.embedding"), "cpu");
     return NULL;
 }

@@ -295,68 +295,6 @@ static void place_parameter(td_plan *plan, const td_plan_request *request, int32
     plan->values[value].device = site >= 0 ? site : plan->standard;
 }
 
-/* ---- offloaded updates ----------------------------------------------------------------------------------------------------------- */
-
-/* A rule that is meant for an update ("*" + "/update"): the first that matches its name, unless the parameter's name matches it too. */
-static const td_option_entry *rule_of_update(const td_plan *plan, const td_plan_request *request, const td_node *update)
-{
-    const td_option_entry *own = rule_of(request, update->name);
-    return own && !td_glob_match(own->match, plan->graph->values[update->inputs[0]].name) ? own : NULL;
-}
-
-static td_status *refuse_offload(const td_plan *plan, const td_node *update, const char *why)
-{
-    const char *parameter = plan->graph->values[update->inputs[0]].name;
-    td_status *status =
-        TD_ERROR(TD_UNSUPPORTED, "\"%s\" is read by rows on %s, so its update cannot be offloaded from there (%s)",
-                 parameter, plan->sites[plan->values[update->inputs[0]].device].name, why);
-    return td_status_help(status,
-                          "try: offload.embedding: cpu, or a rule \"%s\" with target %s: the table is then updated "
-                          "where it is looked up",
-                          parameter, plan->sites[plan->host].name);
-}
-
-/* Whether an update of a parameter on an accelerator is made on the host: a rule for it decides, else offload.optimizer. */
-static td_status *decide_offload(td_plan *plan, const td_plan_request *request, const td_node *update)
-{
-    td_plan_value *parameter = &plan->values[update->inputs[0]];
-    const td_option_entry *rule = rule_of_update(plan, request, update);
-    int32_t site = rule ? find(plan, rule->value) : -1;
-    if (plan->sites[parameter->device].is_host || (!rule && !request->options->offload_optimizer))
-        return NULL;
-    if (rule && !plan->sites[site].is_host && site != parameter->device)
-        return TD_ERROR(TD_UNSUPPORTED,
-                        "%s puts \"%s\" on %s: an update runs where its parameter is read (%s) or on %s", rule->cause,
-                        update->name, plan->sites[site].name, plan->sites[parameter->device].name,
-                        plan->sites[plan->host].name);
-    if (rule && !plan->sites[site].is_host)
-        return NULL;
-    int32_t gradient = update->inputs[1];
-    if (!td_rule_find(update->op->name) || plan->graph->values[gradient].kind != TD_DENSE)
-        return refuse_offload(plan, update, rule ? rule->cause : "offload.optimizer");
-    parameter->offloaded = true;
-    parameter->used_at = parameter->device;
-    parameter->device = plan->host;
-    return NULL;
-}
-
-static td_status *place_offloaded(td_plan *plan, const td_plan_request *request)
-{
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
-        if (plan->graph->nodes[n].phase == TD_UPDATE)
-            TD_TRY(decide_offload(plan, request, &plan->graph->nodes[n]));
-    for (int32_t v = 0; v < plan->graph->n_values; v++)
-        if (plan->graph->values[v].class == TD_CLASS_STATE)
-            plan->values[v].device = plan->values[plan->graph->values[v].parameter].device;
-    return NULL;
-}
-
-static char *why_offloaded(const td_plan *plan, const td_plan_request *request, const td_node *update)
-{
-    const td_option_entry *rule = rule_of_update(plan, request, update);
-    return rule ? td_format("%s says so", rule->cause) : td_strdup("offload.optimizer is cpu");
-}
-
 /* Sums of a parameter's gradients of one micro-batch are made where they are, so that one gradient crosses; sums over micro-batches,
  * and what clipping does, are made where the update is. */
 static int32_t follow_parameter(const td_plan *plan, const td_node *node, int32_t parameter)
@@ -386,7 +324,7 @@ static td_status *place_sources_and_casts(td_plan *plan, const td_plan_request *
     TD_TRY(TD_NEW(reader, plan->graph->n_values + 1));
     find_readers(request, plan->graph, reader);
     place_sources(plan, request, reader);
-    td_status *status = place_offloaded(plan, request);
+    td_status *status = td_place_offloaded(plan, request);
     if (!status)
         status = place_casts(plan, request, reader);
     td_free(reader);
@@ -421,7 +359,10 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
     if (node->phase == TD_UPDATE && node->n_inputs && node->inputs[0] >= 0) {
         int32_t parameter = node->inputs[0];
         if (plan->values[parameter].offloaded)
-            return choose(c, plan->host, false, why_offloaded(plan, request, node));
+            return choose(c, plan->host, false, td_why_offloaded(plan, request, node));
+        if (plan->values[parameter].kept)
+            return choose(c, plan->values[parameter].device, false,
+                          td_strdup("offload.optimizer leaves it where its parameter is read"));
         return choose(c, plan->values[parameter].device, false,
                       td_format("it updates \"%s\", which lives there (colocation)", graph->values[parameter].name));
     }

@@ -45,7 +45,8 @@ typedef struct td_plan_value {
     bool by_rows;        /* read by rows alone, copies of it too: does not depend on where anything is placed */
     int64_t block_bytes; /* of one parity, aligned */
     bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
-    int32_t used_at;     /* of such a parameter: where it would live otherwise */
+    bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
+    int32_t used_at;     /* of an offloaded one: where it would live otherwise */
     bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients */
 } td_plan_value;
 
@@ -135,6 +136,7 @@ typedef struct td_plan_request {
     /* Whether the store has a replica of a parameter on a site; NULL: it has none. */
     bool (*replicated)(const void *context, const char *parameter, int32_t site);
     const void *home_context;
+    int32_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
 } td_plan_request;
@@ -184,6 +186,7 @@ struct td_plan {
     td_plan_table *tables;
     int32_t n_tables;
     td_plan_paging paging;
+    int32_t n_movable;  /* parameters that offload.optimizer may move */
     td_ledger *ledger;  /* as sites */
     td_ledger *without; /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
     bool pipelined, early_lookup;
@@ -224,6 +227,10 @@ td_status *td_plan_call(const td_graph *graph, int32_t node, const int64_t *exte
 /* Asks a site to take a cluster over whole. *out_kernel NULL: it declines, or cannot. */
 td_status *td_plan_delegate(const td_plan *plan, const td_cluster *cluster, td_kernel **out_kernel,
                             size_t *out_scratch_bytes) TD_MUST_USE;
+/* offload_choice.c: which parameters live on the host, with their state, because their updates are made there. */
+td_status *td_place_offloaded(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
+/* Why an offloaded update is on the host; NULL: no memory. */
+char *td_why_offloaded(const td_plan *plan, const td_plan_request *request, const td_node *update);
 /* Whether a site can run a node; if not, why. */
 td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int32_t node, bool *out_supported,
                             char *reason, size_t reason_bytes) TD_MUST_USE;

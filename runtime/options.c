@@ -11,6 +11,7 @@ td_train_options td_train_defaults(void)
                               .jit_level = TD_O2,
                               .accumulate = 1,
                               .replicas = 1,
+                              .offload_ratio = 1,
                               .loss_scale = {.initial = 65536, .growth_interval = 2000, .hysteresis = 2, .minimum = 1}};
 }
 

@@ -49,9 +49,9 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
     td_string_format(
         &text,
         "loss %d seed %" PRIu64
-        " clip %a embedding %d optimizer %d serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
+        " clip %a embedding %d optimizer %d %a serial %d early %d stochastic %d nan %d level %d dumps %d default %d\n",
         request->loss, options->seed, options->clip_norm, (int)options->offload_embedding,
-        (int)options->offload_optimizer, (int)options->no_pipeline, (int)options->early_lookup,
+        (int)options->offload_optimizer, options->offload_ratio, (int)options->no_pipeline, (int)options->early_lookup,
         (int)options->stochastic_rounding, (int)options->on_nan, (int)options->jit_level, (int)options->keep_dumps,
         request->default_site);
     td_string_format(&text, "tables %d %s %s %" PRId64 " %" PRId64 "\n", (int)options->tables.storage,
@@ -133,11 +133,15 @@ static td_plan *try_remedy(const remedy *r, const td_graph *graph, const td_plan
     td_train_options options = *request->options;
     bool elsewhere = machine->n_sites > 1, training = request->loss >= 0;
     if ((r->embedding && (options.offload_embedding || !elsewhere)) ||
-        (r->optimizer && (options.offload_optimizer || !elsewhere || !training)) ||
+        (r->optimizer && (options.offload_optimizer == TD_OFFLOAD_AUTO ||
+                          (options.offload_optimizer && options.offload_ratio >= 1) || !elsewhere || !training)) ||
         (r->file && options.tables.storage == TD_TABLE_FILE))
         return NULL;
     options.offload_embedding = options.offload_embedding || r->embedding;
-    options.offload_optimizer = r->optimizer ? TD_OFFLOAD_CPU : options.offload_optimizer;
+    if (r->optimizer) {
+        options.offload_optimizer = TD_OFFLOAD_CPU;
+        options.offload_ratio = 1;
+    }
     if (r->file)
         options.tables = (td_table_options){.storage = TD_TABLE_FILE, .path = options.tables.path};
     td_plan_request other = *request;
@@ -191,12 +195,55 @@ static td_status *add_ledger_without(td_plan *plan, const td_graph *graph, const
     return NULL;
 }
 
-static td_status *build(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
+static td_status *build_once(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
 {
     td_graph *copy = NULL;
     TD_TRY(td_graph_clone(graph, &copy));
-    td_status *status = td_plan_build(copy, machine->sites, machine->n_sites, request, td_machine_retain(machine),
-                                      td_machine_release, out_plan);
+    return td_plan_build(copy, machine->sites, machine->n_sites, request, td_machine_retain(machine),
+                         td_machine_release, out_plan);
+}
+
+/* offload.optimizer: auto. The most parameters that may stay on devices, by halving: what fits with some fits with fewer. A plan with
+ * none of them there that does not fit is the refusal. */
+static td_status *build_fitting(td_graph *graph, td_plan_request *request, td_machine *machine, td_plan **out_plan)
+{
+    td_plan *best = NULL;
+    request->keep = INT32_MAX;
+    td_status *status = build_once(graph, request, machine, out_plan);
+    if (td_status_code(status) != TD_DOES_NOT_FIT)
+        return status;
+    td_status_destroy(status);
+    status = NULL;
+    request->keep = 0;
+    TD_TRY(build_once(graph, request, machine, &best));
+    int32_t fits = 0, too_many = best->n_movable;
+    while (too_many - fits > 1 && !status) {
+        td_plan *plan = NULL;
+        request->keep = fits + (too_many - fits) / 2;
+        status = build_once(graph, request, machine, &plan);
+        if (!status) {
+            td_plan_release(best);
+            best = plan;
+            fits = request->keep;
+        } else if (td_status_code(status) == TD_DOES_NOT_FIT) {
+            td_status_destroy(status);
+            status = NULL;
+            too_many = request->keep;
+        }
+    }
+    if (status)
+        td_plan_release(best);
+    else
+        *out_plan = best;
+    return status;
+}
+
+static td_status *build(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **out_plan)
+{
+    bool automatic = request->loss >= 0 && request->options->offload_optimizer == TD_OFFLOAD_AUTO;
+    td_plan_request mine = *request;
+    td_status *status =
+        automatic ? build_fitting(graph, &mine, machine, out_plan) : build_once(graph, request, machine, out_plan);
     if (!status && (*out_plan)->training)
         status = add_ledger_without(*out_plan, graph, request, machine);
     if (status && *out_plan) {

@@ -46,7 +46,8 @@ typedef struct td_loss_scale_options {
 /* Where the updates of dense parameters are made, with optimizer state and the parameters themselves. */
 typedef enum td_offload {
     TD_OFFLOAD_NONE = 0, /* where the parameters are read */
-    TD_OFFLOAD_CPU       /* on the host; devices keep replicas of what they read, refreshed after each update */
+    TD_OFFLOAD_CPU,      /* on the host; devices keep replicas of what they read, refreshed after each update */
+    TD_OFFLOAD_AUTO      /* on the host as far as they do not fit elsewhere */
 } td_offload;
 
 typedef enum td_switch { TD_AUTO = 0, TD_ON, TD_OFF } td_switch;
@@ -115,8 +116,10 @@ typedef struct td_train_options {
     uint64_t seed;
     bool offload_embedding;       /* lookups and their tables on the host: offload.embedding = cpu */
     td_offload offload_optimizer; /* same results, less memory on the device: offload.optimizer */
-    double clip_norm;             /* all gradients together are scaled down to this norm; 0: they are not */
-    bool no_pipeline;             /* each step ends before the next begins */
+    /* With TD_OFFLOAD_CPU: the least share of the parameters' numbers that goes, in whole parameters; 1: all of them. */
+    double offload_ratio;
+    double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
+    bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
     td_jit_level jit_level;
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */

@@ -174,6 +174,19 @@ static void test_expanding_aliases_cannot_exhaust_memory(void **state)
                    NULL, "x.yaml:1:26: more than 100000 values, aliases written out");
 }
 
+static void test_a_ratio_of_the_optimizer_is_a_key_of_its_own(void **state)
+{
+    (void)state;
+    td_config *config = good_config("offload: {optimizer: {ratio: 0.6}}\n", NULL);
+    assert_string_equal(td_section_string(td_config_root(config), "offload.optimizer"), "cpu");
+    assert_true(td_section_float(td_config_root(config), "offload.ratio") == 0.6);
+    td_config_destroy(config);
+    expect_refusal("offload: {optimizer: {share: 0.6}}\n", NULL,
+                   "x.yaml:1:11: offload.optimizer is none, cpu, auto or {ratio: 0.6}");
+    expect_refusal("offload: {optimizer: {ratio: 0.6}, ratio: 0.5}\n", NULL,
+                   "x.yaml:1:23: offload.ratio is given twice; remove one");
+}
+
 static void test_words_of_mindspore_have_a_home(void **state)
 {
     (void)state;
@@ -330,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_keys_that_do_not_apply_are_refused),
         cmocka_unit_test(test_malformed_files_are_refused_with_their_place),
         cmocka_unit_test(test_expanding_aliases_cannot_exhaust_memory),
+        cmocka_unit_test(test_a_ratio_of_the_optimizer_is_a_key_of_its_own),
         cmocka_unit_test(test_words_of_mindspore_have_a_home),
         cmocka_unit_test(test_null_means_not_given),
         cmocka_unit_test(test_printing_round_trips),

@@ -166,32 +166,111 @@ static void assert_same_stores(const run *a, const run *b)
     assert_true(sums[0] == sums[1]);
 }
 
-static void test_an_offloaded_update_gives_the_same_bits_for_every_optimizer(void **state)
+static int64_t total(const td_ledger *ledger)
+{
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++)
+        bytes += ledger->bytes[k];
+    return bytes;
+}
+
+/* Bytes that hold the model and half of what the optimizer's state adds. */
+static void tight_accelerator(const char *optimizer, double clip_norm, char text[64])
+{
+    run all = prepare(optimizer, clip_norm, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
+        none = prepare(optimizer, clip_norm, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    no_error(td_plan_train(all.graph, all.loss, &all.options, &all.plan));
+    no_error(td_plan_train(none.graph, none.loss, &none.options, &none.plan));
+    uint64_t most = td_plan_device(all.plan, 1).peak_bytes, least = td_plan_device(none.plan, 1).peak_bytes;
+    snprintf(text, 64, "emulated:memory=%llu,cores=1", (unsigned long long)(least + (most - least) / 2));
+    stop(&all);
+    stop(&none);
+}
+
+/* `plain` has been trained. */
+static void check_same(const run *plain, const losses *expected, run *offloaded, batches *b)
+{
+    start(offloaded);
+    losses found = train(offloaded, b);
+    assert_int_equal(found.n, STEPS);
+    assert_memory_equal(expected->loss, found.loss, sizeof found.loss);
+    assert_same_stores(plain, offloaded);
+    for (int32_t d = 0; d < 2; d++) {
+        td_ledger ledger = td_plan_ledger(offloaded->plan, d);
+        assert_int_equal(td_session_device(offloaded->session, d).peak_bytes, total(&ledger));
+    }
+    stop(offloaded);
+}
+
+static void check_optimizer(const td_rule *rule, double clip_norm, batches *b)
+{
+    char tight[64];
+    run plain = prepare(rule->name, clip_norm, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1");
+    start(&plain);
+    losses expected = train(&plain, b);
+    assert_int_equal(expected.n, STEPS);
+    run all = prepare(rule->name, clip_norm, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1"), half, some;
+    check_same(&plain, &expected, &all, b);
+    half = prepare(rule->name, clip_norm, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    half.options.offload_ratio = 0.5;
+    check_same(&plain, &expected, &half, b);
+    tight_accelerator(rule->name, clip_norm, tight);
+    some = prepare(rule->name, clip_norm, TD_OFFLOAD_AUTO, tight);
+    check_same(&plain, &expected, &some, b);
+    stop(&plain);
+}
+
+static void test_an_offloaded_update_gives_the_same_bits_for_every_optimizer_and_share(void **state)
 {
     (void)state;
     batches b;
     fill_batches(&b);
     for (int32_t i = 0; i < td_rule_count(); i++)
-        for (int clip = 0; clip < 2; clip++) {
-            const td_rule *rule = td_rule_at(i);
-            run plain = prepare(rule->name, clip ? 0.05 : 0, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
-                offloaded = prepare(rule->name, clip ? 0.05 : 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
-            if (rule->refuses_dense) {
-                stop(&plain);
-                stop(&offloaded);
-                continue;
-            }
-            start(&plain);
-            start(&offloaded);
-            losses a = train(&plain, &b), c = train(&offloaded, &b);
-            assert_int_equal(a.n, STEPS);
-            assert_int_equal(c.n, STEPS);
-            if (memcmp(a.loss, c.loss, sizeof a.loss) != 0)
-                fail_msg("the losses of %s differ", rule->name);
-            assert_same_stores(&plain, &offloaded);
-            stop(&plain);
-            stop(&offloaded);
-        }
+        for (int clip = 0; clip < 2 && !td_rule_at(i)->refuses_dense; clip++)
+            check_optimizer(td_rule_at(i), clip ? 0.05 : 0, &b);
+}
+
+static int64_t moments_on(const td_plan *plan, int32_t device)
+{
+    return td_plan_ledger(plan, device).bytes[TD_LEDGER_MOMENTS];
+}
+
+/* auto: all where there is room, no more on the host than there must be where there is not; refused where even none is too much. */
+static void test_auto_keeps_what_fits(void **state)
+{
+    (void)state;
+    char tight[64];
+    tight_accelerator("adam", 0, tight);
+    run roomy = prepare("adam", 0, TD_OFFLOAD_AUTO, "emulated:memory=64MiB,cores=1"),
+        some = prepare("adam", 0, TD_OFFLOAD_AUTO, tight),
+        none = prepare("adam", 0, TD_OFFLOAD_AUTO, "emulated:memory=4KiB,cores=1");
+    no_error(td_plan_train(roomy.graph, roomy.loss, &roomy.options, &roomy.plan));
+    assert_int_equal(moments_on(roomy.plan, 0), 0);
+    no_error(td_plan_train(some.graph, some.loss, &some.options, &some.plan));
+    assert_true(moments_on(some.plan, 0) > 0);
+    assert_true(moments_on(some.plan, 1) > 0);
+    td_status *status = td_plan_train(none.graph, none.loss, &none.options, &none.plan);
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    td_status_destroy(status);
+    stop(&roomy);
+    stop(&some);
+    stop(&none);
+}
+
+static void test_a_ratio_moves_at_least_that_share_and_keeps_what_is_read_first(void **state)
+{
+    (void)state;
+    for (int i = 0; i <= 10; i++) {
+        run r = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+        r.options.offload_ratio = 0.1 * i;
+        no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+        td_ledger host = td_plan_ledger(r.plan, 0);
+        double share = (double)host.bytes[TD_LEDGER_MASTERS] / (4.0 * (double)td_plan_parameter_count(r.plan));
+        assert_true(share >= 0.1 * i - 1e-9); /* padding counts on the host only */
+        assert_true(i > 0 || host.bytes[TD_LEDGER_MASTERS] == 0);
+        assert_true(i < 10 || td_plan_ledger(r.plan, 1).bytes[TD_LEDGER_MOMENTS] == 0);
+        stop(&r);
+    }
 }
 
 /* What the accelerator may hold is one number here: between what the plan needs with and without. */
@@ -218,14 +297,6 @@ static void test_a_model_refused_for_its_state_trains_with_the_one_key(void **st
     assert_same_stores(&r, &same);
     stop(&r);
     stop(&same);
-}
-
-static int64_t total(const td_ledger *ledger)
-{
-    int64_t bytes = 0;
-    for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++)
-        bytes += ledger->bytes[k];
-    return bytes;
 }
 
 static void test_the_devices_peak_is_the_ledgers_to_the_byte(void **state)
@@ -351,7 +422,9 @@ static void test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_offloaded_update_gives_the_same_bits_for_every_optimizer),
+        cmocka_unit_test(test_an_offloaded_update_gives_the_same_bits_for_every_optimizer_and_share),
+        cmocka_unit_test(test_auto_keeps_what_fits),
+        cmocka_unit_test(test_a_ratio_moves_at_least_that_share_and_keeps_what_is_read_first),
         cmocka_unit_test(test_a_model_refused_for_its_state_trains_with_the_one_key),
         cmocka_unit_test(test_the_devices_peak_is_the_ledgers_to_the_byte),
         cmocka_unit_test(test_a_step_copies_each_gradient_and_each_parameter_once),

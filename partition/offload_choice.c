@@ -1,0 +1,204 @@
+/* Which updates are made on the host: part of the pass place.
+ *
+ * A rule for an update decides alone. Of the others, offload.optimizer moves all (cpu), at least a share of their numbers (ratio), or
+ * all but as many as the device has room for (auto; the planner tries how many: runtime/planning.c). What stays on the device is what
+ * forward reads first: its gradients come last and it is needed again first, so its way to the host and back would be waited for. The
+ * choice is by whole parameters, in an order that depends on the graph alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/glob.h"
+#include "base/memory.h"
+#include "partition/plan.h"
+
+static const td_option_entry *rule_of(const td_plan_request *request, const char *name)
+{
+    const td_option_list *rules = &request->options->placements;
+    for (int64_t i = 0; i < rules->n; i++)
+        if (td_glob_match(rules->items[i].match, name))
+            return &rules->items[i];
+    return NULL;
+}
+
+/* A rule that is meant for an update ("*" + "/update"): the first that matches its name, unless the parameter's name matches it too. */
+static const td_option_entry *rule_of_update(const td_plan *plan, const td_plan_request *request, const td_node *update)
+{
+    const td_option_entry *own = rule_of(request, update->name);
+    return own && !td_glob_match(own->match, plan->graph->values[update->inputs[0]].name) ? own : NULL;
+}
+
+char *td_why_offloaded(const td_plan *plan, const td_plan_request *request, const td_node *update)
+{
+    const td_option_entry *rule = rule_of_update(plan, request, update);
+    const td_train_options *options = request->options;
+    if (rule)
+        return td_format("%s says so", rule->cause);
+    if (options->offload_optimizer == TD_OFFLOAD_AUTO)
+        return td_strdup("offload.optimizer is auto, and its state does not fit beside the rest");
+    return options->offload_ratio < 1 ? td_format("offload.optimizer is {ratio: %g}", options->offload_ratio)
+                                      : td_strdup("offload.optimizer is cpu");
+}
+
+static td_status *refuse(const td_plan *plan, const td_node *update, const char *why)
+{
+    const char *parameter = plan->graph->values[update->inputs[0]].name;
+    td_status *status =
+        TD_ERROR(TD_UNSUPPORTED, "\"%s\" is read by rows on %s, so its update cannot be offloaded from there (%s)",
+                 parameter, plan->sites[plan->values[update->inputs[0]].device].name, why);
+    return td_status_help(status,
+                          "try: offload.embedding: cpu, or a rule \"%s\" with target %s: the table is then updated "
+                          "where it is looked up",
+                          parameter, plan->sites[plan->host].name);
+}
+
+static bool takes_dense(const td_plan *plan, const td_node *update)
+{
+    return td_rule_find(update->op->name) && plan->graph->values[update->inputs[1]].kind == TD_DENSE;
+}
+
+static void offload(td_plan *plan, int32_t parameter)
+{
+    td_plan_value *value = &plan->values[parameter];
+    value->offloaded = true;
+    value->used_at = value->device;
+    value->device = plan->host;
+}
+
+static td_status *apply_rule(td_plan *plan, const td_option_entry *rule, const td_node *update)
+{
+    const td_plan_value *parameter = &plan->values[update->inputs[0]];
+    int32_t site = td_plan_find_site(plan->sites, plan->n_sites, plan->host, plan->standard, rule->value);
+    if (site == parameter->device)
+        return NULL;
+    if (!plan->sites[site].is_host)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "%s puts \"%s\" on %s: an update runs where its parameter is read (%s) or on %s", rule->cause,
+                        update->name, plan->sites[site].name, plan->sites[parameter->device].name,
+                        plan->sites[plan->host].name);
+    if (!takes_dense(plan, update))
+        return refuse(plan, update, rule->cause);
+    offload(plan, update->inputs[0]);
+    return NULL;
+}
+
+/* ---- what offload.optimizer may move ------------------------------------------------------------------------------------------ */
+
+typedef struct movable {
+    int32_t parameter, depth; /* of the first op that reads it */
+    int64_t elements;
+    const char *name;
+} movable;
+
+static int compare_movables(const void *a, const void *b)
+{
+    const movable *x = a, *y = b;
+    return x->depth != y->depth ? (x->depth < y->depth ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+/* first[v]: the longest path, in edges, to the nearest forward op that reads parameter v. */
+static td_status *find_depths(const td_plan *plan, int32_t *first)
+{
+    const td_graph *graph = plan->graph;
+    td_edges edges = {0};
+    int32_t *order = NULL, *depth = NULL;
+    td_status *status = NULL;
+    TD_TRY_OR(status, done, td_graph_edges(graph, &edges));
+    TD_TRY_OR(status, done, td_graph_order(graph, &order));
+    TD_TRY_OR(status, done, TD_NEW(depth, graph->n_nodes + 1));
+    for (int64_t i = 0; i < graph->n_nodes; i++)
+        for (int32_t k = edges.first[order[i]]; k < edges.first[order[i] + 1]; k++)
+            if (depth[edges.to[k]] <= depth[order[i]])
+                depth[edges.to[k]] = depth[order[i]] + 1;
+    for (int64_t v = 0; v < graph->n_values; v++)
+        first[v] = INT32_MAX;
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        for (int32_t i = 0; i < graph->nodes[n].n_inputs; i++) {
+            int32_t value = graph->nodes[n].inputs[i];
+            if (value >= 0 && graph->nodes[n].phase == TD_FORWARD && depth[n] < first[value])
+                first[value] = depth[n];
+        }
+done:
+    td_edges_deinit(&edges);
+    td_free(order);
+    td_free(depth);
+    return status;
+}
+
+static int64_t elements_of(const td_plan *plan, int32_t value)
+{
+    td_tensor tensor;
+    td_value_tensor(plan->graph, value, NULL, &tensor);
+    return td_tensor_elements(&tensor);
+}
+
+/* How many of the movables, which are in order, stay on their device. */
+static int32_t count_kept(const td_plan_request *request, const movable *all, int32_t n)
+{
+    double total = 0, kept = 0, ratio = request->options->offload_ratio;
+    int32_t count = 0;
+    if (request->options->offload_optimizer == TD_OFFLOAD_AUTO)
+        return request->keep < n ? request->keep : n;
+    for (int32_t i = 0; i < n; i++)
+        total += (double)all[i].elements;
+    while (count < n && kept + (double)all[count].elements <= (1 - ratio) * total)
+        kept += (double)all[count++].elements;
+    return count;
+}
+
+static td_status *move(td_plan *plan, const td_plan_request *request, movable *all, int32_t n)
+{
+    int32_t *first = NULL;
+    TD_TRY(TD_NEW(first, plan->graph->n_values + 1));
+    td_status *status = find_depths(plan, first);
+    for (int32_t i = 0; i < n && !status; i++)
+        all[i].depth = first[all[i].parameter];
+    td_free(first);
+    if (status)
+        return status;
+    qsort(all, (size_t)n, sizeof *all, compare_movables);
+    plan->n_movable = n;
+    int32_t kept = count_kept(request, all, n);
+    for (int32_t i = 0; i < n; i++)
+        if (i < kept)
+            plan->values[all[i].parameter].kept = true;
+        else
+            offload(plan, all[i].parameter);
+    return NULL;
+}
+
+static td_status *choose(td_plan *plan, const td_plan_request *request, movable *all, int32_t *out_n)
+{
+    td_offload how = request->options->offload_optimizer;
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *update = &plan->graph->nodes[n];
+        if (update->phase != TD_UPDATE || plan->sites[plan->values[update->inputs[0]].device].is_host)
+            continue;
+        int32_t parameter = update->inputs[0];
+        const td_option_entry *rule = rule_of_update(plan, request, update);
+        if (rule)
+            TD_TRY(apply_rule(plan, rule, update));
+        if (rule || how == TD_OFFLOAD_NONE || (how == TD_OFFLOAD_AUTO && !takes_dense(plan, update)))
+            continue;
+        if (!takes_dense(plan, update))
+            return refuse(plan, update, "offload.optimizer");
+        all[(*out_n)++] = (movable){.parameter = parameter,
+                                    .elements = elements_of(plan, parameter),
+                                    .name = plan->graph->values[parameter].name};
+    }
+    return NULL;
+}
+
+td_status *td_place_offloaded(td_plan *plan, const td_plan_request *request)
+{
+    movable *all = NULL;
+    int32_t n = 0;
+    TD_TRY(TD_NEW(all, plan->graph->n_nodes + 1));
+    td_status *status = choose(plan, request, all, &n);
+    if (!status && n)
+        status = move(plan, request, all, n);
+    td_free(all);
+    for (int32_t v = 0; v < plan->graph->n_values && !status; v++)
+        if (plan->graph->values[v].class == TD_CLASS_STATE)
+            plan->values[v].device = plan->values[plan->graph->values[v].parameter].device;
+    return status;
+}
