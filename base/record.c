@@ -12,6 +12,8 @@
 
 #include "base/memory.h"
 
+enum { AHEAD = 8 }; /* records: their lines are asked for before they are written */
+
 typedef struct ring {
     td_record *records;
     _Alignas(64) atomic_ullong head; /* the writer's: how many were written */
@@ -69,6 +71,14 @@ static void leave_ring(void *argument)
     atomic_store_explicit(&left->owner, 0, memory_order_release);
 }
 
+/* A ring's pages are asked for at once, when a thread takes it: later its records cost no page faults. */
+static void touch_pages(ring *found)
+{
+    volatile unsigned char *bytes = (volatile unsigned char *)found->records;
+    for (size_t at = 0; at < sizeof *found->records * TD_RECORD_MOST_PER_RING; at += td_page_bytes())
+        bytes[at] = 0;
+}
+
 static bool take_ring(void)
 {
     uint32_t thread = atomic_fetch_add(&last_thread, 1) + 1;
@@ -85,6 +95,7 @@ static bool take_ring(void)
         memcpy(found->name, my_name, sizeof found->name);
         found->named = thread;
         found->limit = 0;
+        touch_pages(found);
         mine = found;
         (void)pthread_setspecific(at_exit, found);
         return true;
@@ -115,6 +126,7 @@ void td_record_write(td_record_kind kind, uint32_t id, uint32_t step, uint32_t m
     uint64_t head = atomic_load_explicit(&to->head, memory_order_relaxed);
     if (__builtin_expect(head >= to->limit, 0) && !has_room(to, head))
         return;
+    __builtin_prefetch(&to->records[(head + AHEAD) % TD_RECORD_MOST_PER_RING], 1);
     if (amount > TD_RECORD_MOST_AMOUNT)
         amount = TD_RECORD_MOST_AMOUNT;
     to->records[head % TD_RECORD_MOST_PER_RING] =

@@ -6,7 +6,9 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/json.h"
+#include "cli/profile_self_test.h"
 #include "cli/profile_view.h"
+#include "profiler/export.h"
 #include "profiler/report.h"
 
 /* A trace, opened for questions. */
@@ -36,19 +38,71 @@ static td_status *number_of(const td_arguments *arguments, const char *option, i
     return NULL;
 }
 
-static td_status *open_trace(const td_arguments *arguments, opened *o)
+static td_status *open_trace(const char *path, opened *o)
+{
+    TD_TRY(td_trace_locate(path, &o->path));
+    return td_trace_read(o->path, &o->trace);
+}
+
+static td_status *analyse(const td_arguments *arguments, opened *o)
 {
     int64_t window = -1;
     TD_TRY(number_of(arguments, "--window", -1, &window));
-    TD_TRY(td_trace_locate(arguments->words[0], &o->path));
-    TD_TRY(td_trace_read(o->path, &o->trace));
     return td_status_prefix(td_analysis_create(o->trace, (int32_t)window, &o->analysis), "%s", o->path);
 }
 
-static td_status *show(const td_arguments *arguments, const opened *o)
+/* ---- exports ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a file was asked for; said once it is there. */
+static const char *wants(const td_arguments *arguments, const char *option, bool *out_any)
+{
+    const char *path = td_argument(arguments, option);
+    *out_any = *out_any || path;
+    return path;
+}
+
+static td_status *say(const td_arguments *arguments, const char *path, td_status *status)
+{
+    if (!status)
+        fprintf(arguments->out, "%s\n", path);
+    return status;
+}
+
+/* Timelines need no analysis. */
+static td_status *export_timelines(const td_arguments *arguments, const opened *o, bool *out_any)
+{
+    const char *path;
+    if ((path = wants(arguments, "--chrome", out_any)))
+        TD_TRY(say(arguments, path, td_export_chrome(o->trace, path)));
+    if ((path = wants(arguments, "--perfetto", out_any)))
+        TD_TRY(say(arguments, path, td_export_perfetto(o->trace, path)));
+    return NULL;
+}
+
+static td_status *export_reports(const td_arguments *arguments, opened *o, bool *out_any)
+{
+    const char *path;
+    if (td_argument(arguments, "--csv") || td_argument(arguments, "--html"))
+        TD_TRY(analyse(arguments, o));
+    if ((path = wants(arguments, "--csv", out_any)))
+        TD_TRY(say(arguments, path, td_export_csv(o->analysis, path)));
+    if ((path = wants(arguments, "--html", out_any)))
+        TD_TRY(say(arguments, path, td_export_html(o->analysis, path)));
+    return NULL;
+}
+
+/* ---- showing ---------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *show(const td_arguments *arguments, opened *o)
 {
     int64_t step = 0;
+    bool exported = false;
     TD_TRY(number_of(arguments, "--step", 0, &step));
+    TD_TRY(export_timelines(arguments, o, &exported));
+    TD_TRY(export_reports(arguments, o, &exported));
+    if (exported)
+        return NULL;
+    TD_TRY(analyse(arguments, o));
     if (td_argument_flag(arguments, "--json")) {
         json_t *json = NULL;
         TD_TRY(td_report_json(o->analysis, &json));
@@ -63,10 +117,69 @@ static td_status *show(const td_arguments *arguments, const opened *o)
     return td_profile_print_rest(o->analysis, arguments->out);
 }
 
+/* ---- two recordings --------------------------------------------------------------------------------------------------------------- */
+
+static td_status *share_of(const td_arguments *arguments, double *out)
+{
+    const char *text = td_argument(arguments, "--least");
+    char *end = NULL;
+    *out = 0.02;
+    if (!text)
+        return NULL;
+    *out = strtod(text, &end);
+    if (!*text || *end || !(*out >= 0 && *out < 1))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "--least %s: not a share from 0 to below 1", text);
+    return NULL;
+}
+
+static td_status *show_diff(const td_arguments *arguments, const opened *before, const opened *after)
+{
+    td_diff *diff = NULL;
+    double least = 0;
+    TD_TRY(share_of(arguments, &least));
+    TD_TRY(td_diff_create(before->analysis, after->analysis, least, &diff));
+    td_status *status = td_argument_flag(arguments, "--json") ? td_profile_print_diff_json(diff, arguments->out)
+                                                              : td_profile_print_diff(diff, arguments->out);
+    if (!status && diff->slower)
+        status =
+            TD_ERROR(TD_DATA_ERROR, "%s: a step takes %.3g ms, %.3g more than in %s; noise would be %.3g", after->path,
+                     1e-6 * diff->rows[0].after_ns, 1e-6 * (diff->rows[0].after_ns - diff->rows[0].before_ns),
+                     before->path, 1e-6 * diff->rows[0].band_ns);
+    td_diff_destroy(diff);
+    return status;
+}
+
+static td_status *run_diff(const td_arguments *arguments)
+{
+    opened before = {0}, after = {0};
+    if (arguments->n_words != 3)
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "tandem profile diff takes two recordings: tandem profile diff BEFORE AFTER");
+    td_status *status = open_trace(arguments->words[1], &before);
+    if (!status)
+        status = analyse(arguments, &before);
+    if (!status)
+        status = open_trace(arguments->words[2], &after);
+    if (!status)
+        status = analyse(arguments, &after);
+    if (!status)
+        status = show_diff(arguments, &before, &after);
+    close_trace(&before);
+    close_trace(&after);
+    return status;
+}
+
 static td_status *run(const td_arguments *arguments)
 {
     opened o = {0};
-    td_status *status = open_trace(arguments, &o);
+    if (td_argument_flag(arguments, "--self-test"))
+        return td_profile_self_test(td_argument_flag(arguments, "--json"), arguments->out);
+    if (arguments->n_words && !strcmp(arguments->words[0], "diff"))
+        return run_diff(arguments);
+    if (arguments->n_words != 1)
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "tandem profile takes one run or trace"),
+                              "see: tandem profile --help");
+    td_status *status = open_trace(arguments->words[0], &o);
     if (!status)
         status = show(arguments, &o);
     close_trace(&o);
@@ -76,17 +189,30 @@ static td_status *run(const td_arguments *arguments)
 static const td_command_option options[] = {
     {"--step", "N", "one step: its critical path, piece by piece"},
     {"--op-info", NULL, "every op: count, shapes, dtypes, attributes; those that the planner inserted are marked"},
+    {"--chrome", "FILE", "write the trace as Chrome's JSON"},
+    {"--perfetto", "FILE", "write the trace for ui.perfetto.dev (.pftrace)"},
+    {"--csv", "DIR", "write step trace, op details and op types as CSV, in the columns of MindSpore's profiler"},
+    {"--html", "FILE", "write the report as one page"},
+    {"--least", "SHARE", "diff: smaller differences never count (0.02)"},
+    {"--self-test", NULL, "measure what recording costs here"},
     {"--window", "N", "which recorded window of the trace, from 0; without it the last"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
 };
 
+static const char *const notes[] = {
+    "RUN: a folder of tandem train --profile; its newest trace is shown. TRACE: a .tdt file.",
+    "diff ends with code 1 when the step takes longer beyond noise (docs/profiler.md).",
+    NULL,
+};
+
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
-    .usage = "RUN|TRACE [--step N] [--op-info] [--window N] [--json]",
-    .least = 1,
-    .most = 1,
+    .usage = "RUN|TRACE [--step N] [--op-info] [--window N] [--json] | diff BEFORE AFTER | --self-test",
+    .least = 0,
+    .most = 3,
     .options = options,
+    .notes = notes,
     .run = run,
 };

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "profiler/advice.h"
+#include "profiler/diff.h"
 
 /* The steps, where their time went, subgraphs, copies, lanes. */
 td_status *td_profile_print_steps(const td_step_trace *trace, FILE *out) TD_MUST_USE;
@@ -18,5 +18,9 @@ td_status *td_profile_print_ops(const td_analysis *analysis, FILE *out) TD_MUST_
 td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out) TD_MUST_USE;
 /* Data pipeline, processor time, memory of devices, and advice. */
 td_status *td_profile_print_rest(const td_analysis *analysis, FILE *out) TD_MUST_USE;
+
+/* ---- profile_diff.c ---- */
+td_status *td_profile_print_diff(const td_diff *diff, FILE *out) TD_MUST_USE;
+td_status *td_profile_print_diff_json(const td_diff *diff, FILE *out) TD_MUST_USE;
 
 #endif

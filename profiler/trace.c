@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,6 +11,7 @@
 #include "base/memory.h"
 #include "base/string.h"
 #include "profiler/plan.h"
+#include "profiler/trace_sort.h"
 
 typedef struct reading {
     td_trace *trace;
@@ -54,16 +54,6 @@ static void scale_times(reading *r)
         w->end_ns = to_ns((uint64_t)w->end_ns, r->first.ticks, rate);
     }
     trace->start_unix_ns = r->first.unix_ns;
-}
-
-static int by_begin(const void *a, const void *b)
-{
-    const td_trace_event *x = a, *y = b;
-    if (x->begin_ns != y->begin_ns)
-        return x->begin_ns < y->begin_ns ? -1 : 1;
-    if (x->end_ns != y->end_ns)
-        return x->end_ns > y->end_ns ? -1 : 1;
-    return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
 }
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------------------------- */
@@ -282,8 +272,7 @@ static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
                         header.version, header.record_bytes, TRACE_VERSION, sizeof(td_record));
     TD_TRY(read_chunks(r, data, bytes));
     scale_times(r);
-    if (r->trace->n_events)
-        qsort(r->trace->events, (size_t)r->trace->n_events, sizeof *r->trace->events, by_begin);
+    TD_TRY(td_trace_sort(r->trace));
     return guess_window(r->trace);
 }
 

@@ -1,0 +1,29 @@
+/* Two recordings against each other: what takes longer or shorter, and whether that is more than noise.
+ *
+ * Each quantity has a value in every step, so each recording has a median and a spread of its own: half the distance between the
+ * quartiles. A difference of medians counts when it exceeds three times the larger standard error of the two medians
+ * (1.4826 * 1.2533 * spread / sqrt(steps)) and `least` of the first median. */
+#ifndef TANDEM_PROFILER_DIFF_H
+#define TANDEM_PROFILER_DIFF_H
+
+#include "profiler/advice.h"
+
+typedef struct td_diff_row {
+    char name[160];
+    double before_ns, after_ns; /* medians; negative: it is not there */
+    double band_ns;             /* differences within it are noise */
+    int32_t verdict;            /* -1: shorter, 0: noise, 1: longer */
+} td_diff_row;
+
+typedef struct td_diff {
+    td_diff_row *rows; /* the step first, then kinds of work, then subgraphs by difference */
+    int64_t n, capacity;
+    bool slower; /* the step is longer, beyond noise */
+} td_diff;
+
+/* `least`: the share of the first median below which a difference never counts. */
+td_status *td_diff_create(const td_analysis *before, const td_analysis *after, double least,
+                          td_diff **out_diff) TD_MUST_USE;
+void td_diff_destroy(td_diff *diff);
+
+#endif
