@@ -33,3 +33,10 @@ else()
   message(WARNING "MPI was not found: tandem will train on one host only.\n"
                   "  To have it: tools/install-packages, or the packages libopenmpi-dev and openmpi-bin")
 endif()
+
+# The page of training runs (tandem board). The program alone links it, not the library.
+pkg_check_modules(TANDEM_MICROHTTPD IMPORTED_TARGET libmicrohttpd)
+if(NOT TANDEM_MICROHTTPD_FOUND)
+  message(WARNING "libmicrohttpd was not found: tandem board will be off.\n"
+                  "  To have it: tools/install-packages, or the package libmicrohttpd-dev")
+endif()

@@ -1,0 +1,78 @@
+/* JSON by hand, for long answers and for texts that may be any bytes: see board/board.h. */
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "board/board.h"
+
+/* How many bytes a character has that begins here; 0: it is none. Overlong forms, surrogates and what is beyond U+10FFFF are none. */
+static size_t character(const unsigned char *at, size_t left)
+{
+    size_t n = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+    if (!n || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) || (at[0] == 0xf0 && at[1] < 0x90) ||
+        (at[0] == 0xf4 && at[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* Each byte that belongs to no character becomes U+FFFD, and so do control characters but line ends and tabs. */
+static void append_clean(td_string *out, const char *text, size_t bytes, bool quoted)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (size_t i = 0; i < bytes;) {
+        size_t n = character(at + i, bytes - i);
+        bool line = at[i] == '\n' || at[i] == '\t';
+        bool control = n == 1 && !line && (at[i] < 0x20 || at[i] == 0x7f);
+        if (!n || control)
+            td_string_append(out, "\xef\xbf\xbd");
+        else if (quoted && line)
+            td_string_append(out, at[i] == '\n' ? "\\n" : "\\t");
+        else if (quoted && (at[i] == '"' || at[i] == '\\'))
+            td_string_append_bytes(out, at[i] == '"' ? "\\\"" : "\\\\", 2);
+        else
+            td_string_append_bytes(out, at + i, n);
+        i += n ? n : 1;
+    }
+}
+
+void td_board_quote(td_string *out, const char *text, size_t bytes)
+{
+    td_string_append(out, "\"");
+    append_clean(out, text, bytes, true);
+    td_string_append(out, "\"");
+}
+
+json_t *td_board_text_json(const char *text)
+{
+    td_string clean = {0};
+    char *finished = NULL;
+    append_clean(&clean, text, strlen(text), false);
+    td_status *status = td_string_finish(&clean, &finished);
+    json_t *json = status ? NULL : json_string(finished);
+    td_status_destroy(status);
+    td_free(finished);
+    return json;
+}
+
+void td_board_put_number(td_string *out, double number)
+{
+    if (!isfinite(number))
+        td_string_append(out, "null");
+    else
+        td_string_format(out, "%.9g", number);
+}
+
+void td_board_hash_text(const char *text, char out_hash[17])
+{
+    static const char digits[] = "0123456789abcdef";
+    uint64_t hash = td_hash_string(text, 0);
+    for (int i = 0; i < 16; i++)
+        out_hash[i] = digits[hash >> (60 - 4 * i) & 15];
+    out_hash[16] = '\0';
+}

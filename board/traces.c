@@ -1,0 +1,239 @@
+/* Opening a trace and laying its events out in rows: see board/traces.h.
+ *
+ * A level merges neighbours until a box is at least as wide as the level's width, so that a picture of so many pixels is drawn from
+ * a number of boxes that depends on the pixels and not on the events. Each level is made from the one below it. */
+#include "board/traces.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16 };
+
+static const char *const kind_names[] = {
+#define TD_RECORD(number, symbol, name, help) [number] = name,
+#include "base/record.def"
+#undef TD_RECORD
+};
+
+/* Samples are no boxes. */
+static int depth_of(const td_trace_event *event)
+{
+    switch (event->kind) {
+    case TD_RECORD_MEMORY:
+    case TD_RECORD_PROCESSOR:
+    case TD_RECORD_QUEUE:
+        return -1;
+    case TD_RECORD_STEP:
+    case TD_RECORD_MICRO_STEP:
+        return 0;
+    case TD_RECORD_OP:
+    case TD_RECORD_COPY:
+    case TD_RECORD_UPDATE:
+    case TD_RECORD_PULL:
+    case TD_RECORD_PUSH:
+    case TD_RECORD_ALL_REDUCE:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+const char *td_board_event_name(const td_trace *trace, const td_trace_event *event)
+{
+    int32_t node, subgraph;
+    int kind = event->kind;
+    const td_trace_plan *plan = td_trace_find(trace, event->id, &node, &subgraph);
+    bool waits = kind == TD_RECORD_WAIT;
+    if (plan && node >= 0 && !waits)
+        return plan->nodes[node].name;
+    if (plan && subgraph >= 0 && !waits && kind == TD_RECORD_SUBGRAPH)
+        return plan->subgraphs[subgraph].name;
+    bool known = kind >= 0 && kind < (int)(sizeof kind_names / sizeof *kind_names) && kind_names[kind];
+    return known ? kind_names[kind] : "unknown";
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------------- */
+
+static td_status *row_of(td_board_trace *t, const td_trace_event *event, int depth, td_board_row **out_row)
+{
+    int overlapping = 0;
+    *out_row = NULL;
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        td_board_row *row = &t->rows[i];
+        if (row->thread != event->thread || row->depth != depth)
+            continue;
+        if (row->last_end_ns <= event->begin_ns || overlapping + 1 == MOST_OVERLAPPING) {
+            *out_row = row;
+            return NULL;
+        }
+        overlapping++;
+    }
+    if (t->n_rows == MOST_ROWS)
+        return NULL;
+    TD_TRY(td_grow(&t->rows, &t->rows_capacity, t->n_rows, sizeof *t->rows));
+    t->rows[t->n_rows] =
+        (td_board_row){.thread = event->thread, .depth = depth, .overflow = overlapping, .n_levels = 1};
+    *out_row = &t->rows[t->n_rows++];
+    return NULL;
+}
+
+static td_status *append(td_board_level *level, td_board_box box)
+{
+    TD_TRY(td_grow(&level->boxes, &level->capacity, level->n, sizeof *level->boxes));
+    level->boxes[level->n++] = box;
+    return NULL;
+}
+
+static td_status *place_events(td_board_trace *t)
+{
+    for (int64_t i = 0; i < t->trace->n_events; i++) {
+        const td_trace_event *event = &t->trace->events[i];
+        int depth = depth_of(event);
+        td_board_row *row = NULL;
+        if (depth < 0)
+            continue;
+        TD_TRY(row_of(t, event, depth, &row));
+        if (!row)
+            continue;
+        td_board_box box = {event->begin_ns, event->end_ns, event->end_ns - event->begin_ns, i, 1};
+        TD_TRY(append(&row->levels[0], box));
+        row->last_end_ns = event->end_ns > row->last_end_ns ? event->end_ns : row->last_end_ns;
+    }
+    return NULL;
+}
+
+/* Steps first; then thread by thread, subgraphs before ops. */
+static int by_thread(const void *a, const void *b)
+{
+    const td_board_row *x = a, *y = b;
+    if ((x->depth == 0) != (y->depth == 0))
+        return x->depth == 0 ? -1 : 1;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    return x->depth != y->depth ? x->depth - y->depth : x->overflow - y->overflow;
+}
+
+/* ---- levels ----------------------------------------------------------------------------------------------------------------- */
+
+static td_status *merge(const td_board_level *from, td_board_level *to)
+{
+    for (int64_t i = 0; i < from->n; i++) {
+        const td_board_box *box = &from->boxes[i];
+        td_board_box *last = to->n ? &to->boxes[to->n - 1] : NULL;
+        if (!last || box->end_ns - last->begin_ns > to->width_ns) {
+            TD_TRY(append(to, *box));
+            continue;
+        }
+        last->event = box->end_ns - box->begin_ns > last->end_ns - last->begin_ns ? box->event : last->event;
+        last->end_ns = box->end_ns > last->end_ns ? box->end_ns : last->end_ns;
+        last->busy_ns += box->busy_ns;
+        last->n += box->n;
+    }
+    return NULL;
+}
+
+/* Widths double; a level that saves less than a quarter of the boxes is left out. */
+static td_status *make_levels(td_board_row *row)
+{
+    enum { FEW = 512 };
+    for (int64_t width = 1000;
+         row->n_levels < TD_BOARD_LEVELS && row->levels[row->n_levels - 1].n > FEW && width < INT64_MAX / 2;
+         width *= 2) {
+        td_board_level *level = &row->levels[row->n_levels];
+        *level = (td_board_level){.width_ns = width};
+        td_status *status = merge(&row->levels[row->n_levels - 1], level);
+        if (status || level->n > row->levels[row->n_levels - 1].n / 4 * 3) {
+            td_free(level->boxes);
+            *level = (td_board_level){0};
+            TD_TRY(status);
+        } else {
+            row->n_levels++;
+        }
+    }
+    return NULL;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------------------ */
+
+void td_board_trace_destroy(td_board_trace *trace)
+{
+    if (!trace)
+        return;
+    for (int64_t i = 0; i < trace->n_rows; i++)
+        for (int k = 0; k < trace->rows[i].n_levels; k++)
+            td_free(trace->rows[i].levels[k].boxes);
+    td_trace_destroy(trace->trace);
+    td_free(trace->rows);
+    td_free(trace->key);
+    td_free(trace->analysis);
+    td_free(trace);
+}
+
+static td_status *key_of(td_board *board, const td_board_run *run, const char *path, char **out_key)
+{
+    int file = -1;
+    struct stat info = {0};
+    TD_TRY(td_board_open_file(board->folder, path, &file));
+    (void)fstat(file, &info);
+    close(file);
+    *out_key = td_format("%s %s %lld.%lld %lld", run->id, path, (long long)info.st_mtim.tv_sec,
+                         (long long)info.st_mtim.tv_nsec, (long long)info.st_size);
+    return *out_key ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
+}
+
+/* Takes `key`. */
+static td_status *open_trace(td_board *board, const char *path, char *key)
+{
+    enum { MOST_BYTES = 2000000000 };
+    char *data = NULL;
+    size_t bytes = 0;
+    td_board_trace *t = NULL;
+    td_board_trace_destroy(board->trace);
+    board->trace = NULL;
+    td_status *status = td_board_read_file(board->folder, path, MOST_BYTES, &data, &bytes);
+    if (!status)
+        status = TD_NEW(t, 1);
+    if (status) {
+        td_free(key);
+        td_free(data);
+        return status;
+    }
+    t->key = key;
+    status = td_trace_parse(data, bytes, path, &t->trace);
+    td_free(data);
+    if (!status)
+        status = place_events(t);
+    if (t->n_rows)
+        qsort(t->rows, (size_t)t->n_rows, sizeof *t->rows, by_thread);
+    for (int64_t i = 0; !status && i < t->n_rows; i++)
+        status = make_levels(&t->rows[i]);
+    if (status)
+        td_board_trace_destroy(t);
+    else
+        board->trace = t;
+    return status;
+}
+
+td_status *td_board_trace_of(td_board *board, const td_board_request *request, td_board_trace **out_trace)
+{
+    td_board_run *run = NULL;
+    char *key = NULL;
+    *out_trace = NULL;
+    TD_TRY(td_board_run_of(board, request, &run));
+    if (!run->trace)
+        return td_status_help(TD_ERROR(TD_NOT_FOUND, "no trace was recorded in this run"),
+                              "record one: tandem train CONFIG --profile, or kill -USR1 a training that runs");
+    char *path = td_format("%s/%s", run->path, run->trace);
+    td_status *status = path ? key_of(board, run, path, &key) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    if (!status && board->trace && !strcmp(board->trace->key, key))
+        td_free(key);
+    else if (!status)
+        status = open_trace(board, path, key);
+    td_free(path);
+    *out_trace = status ? NULL : board->trace;
+    return status;
+}
