@@ -43,7 +43,6 @@ static const route routes[] = {
     {"/api/v1/image", td_board_get_image, "image/png"},
     {"/api/v1/texts", td_board_get_texts, JSON_TYPE},
     {"/api/v1/profile", td_board_get_profile, JSON_TYPE},
-    {"/api/v1/operators", td_board_get_operators, JSON_TYPE},
     {"/api/v1/timeline", td_board_get_timeline, JSON_TYPE},
 };
 

@@ -1,17 +1,32 @@
 // What each device holds: planned and seen, and the largest tenants.
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
-import { h, clear, table, empty, bytes, colour, percent } from "/dom.js";
+import { chart } from "/chart.js";
+import { h, clear, table, empty, bytes, colour, deviceColour, percent } from "/dom.js";
 
 export async function show(place) {
   const run = await get("run", { run: focusRun().id }), plan = run.lineage?.plan;
   if (!plan) {
     clear(place, empty("No plan", "run.json of this run holds no plan; tandem train writes it before the first step."));
-    return;
+    return null;
   }
+  const profile = await get("profile", { run: run.id }).catch(() => null), charts = [];
   const seen = new Map((run.summary?.devices ?? []).map((device) => [device.name, device]));
   clear(place, h("p", { class: "lead" }, "Of each device: what the plan gives to parameters, optimizer state and to everything that one step makes, beside what was in use at most."),
-    h("div", { class: "cards" }, plan.devices.map((device) => card(device, seen.get(device.name)))));
+    h("div", { class: "cards" }, plan.devices.map((device) => card(device, seen.get(device.name)))),
+    profile ? h("div", {}, h("h2", {}, `Step ${profile.memory.step}: what is alive, over its time`), h("div", { class: "cards" }, profile.memory.devices.map((device) => overTime(device, charts))))
+      : h("p", { class: "lead" }, "Memory over the time of a step is known of a run that was recorded: tandem train CONFIG --profile."));
+  for (const one of charts) await one.draw();
+  return () => charts.forEach((one) => one.destroy());
+}
+
+function overTime(device, charts) {
+  const steps = device.live_bytes_over_ms.flatMap(([t, n], i, all) => (i ? [[t, all[i - 1][1]], [t, n]] : [[t, n]])).map(([t, n], i) => [t + i * 1e-9, n / 1024, n / 1024, n / 1024, n / 1024]);
+  const one = chart({ title: `${device.device}: KiB alive against ms, peak ${bytes(device.peak_live_bytes)}`, height: 190, load: async () => [{ name: device.device, colour: deviceColour(device.device), points: steps }] });
+  charts.push(one);
+  one.card.append(h("h3", {}, "At the peak"), table([{ name: "name", value: (t) => t.name }, { name: "class", value: (t) => t.class }, { name: "bytes", number: true, value: (t) => t.bytes, show: (t) => bytes(t.bytes) }],
+    device.tenants, { label: `At the peak of ${device.device}`, sort: 2, most: 10 }));
+  return one.card;
 }
 
 function card(device, seen) {
