@@ -26,6 +26,7 @@ typedef struct job {
     char *run, *checkpoints;
     char *single_name;
     int64_t single_bytes;
+    td_distributed distributed;
     int lock; /* of the run's folder; -1: none */
     bool resumed;
 } job;
@@ -126,6 +127,8 @@ static td_status *load_newest(job *j)
 static td_status *choose_folders(job *j)
 {
     const char *wanted = td_argument(j->arguments, "--run");
+    if (!j->distributed.leads && !j->resumed)
+        return NULL; /* the first worker writes all files */
     if (j->resumed)
         TD_TRY(td_run_find(j->setup.name, wanted, &j->run));
     else
@@ -135,6 +138,8 @@ static td_status *choose_folders(job *j)
         j->checkpoints = td_format("%s/checkpoints", j->run);
     if (!j->checkpoints)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    if (!j->distributed.leads)
+        return NULL;
     TD_TRY(td_run_lock(j->run, &j->lock));
     if (td_section_int(j->setup.root, "checkpoint.keep") <= 0)
         return NULL;
@@ -181,7 +186,7 @@ static void measure_single(job *j)
     td_train_options options;
     td_plan *plan = NULL;
     bool lifted = false;
-    if (td_plan_summarize(j->training.plan).devices < 2)
+    if (td_plan_summarize(j->training.plan).devices < 2 || j->distributed.job)
         return;
     td_status *status = td_setup_single(j->setup.root, j->setup.steps, NULL, &options, &j->single_name, &lifted);
     if (status) {
@@ -250,7 +255,7 @@ static td_status *begin_files(job *j)
 
 static td_status *prepare(job *j)
 {
-    TD_TRY(td_setup_open(j->config, &j->setup));
+    TD_TRY(td_setup_open_worker(j->config, &j->distributed, &j->setup));
     if (!j->setup.dataset)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");
     j->training.setup = &j->setup;
@@ -266,8 +271,10 @@ static td_status *prepare(job *j)
         TD_TRY(check_order(j));
     if (j->resumed)
         TD_TRY(load_newest(j));
-    TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
-    if (!ended_before(j)) {
+    TD_TRY(td_distributed_meet(&j->distributed)); /* tables are loaded */
+    if (j->distributed.leads)
+        TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
+    if (!ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
     }
@@ -281,6 +288,8 @@ static td_status *interrupted(const job *j)
 {
     td_status *status = TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(),
                                  (long long)j->training.steps, (long long)j->setup.steps);
+    if (!j->distributed.leads)
+        return status;
     if (!j->training.last_checkpoint)
         return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
     return td_status_help(status, "the checkpoint is %s; go on with: tandem train %s --run %s --resume",
@@ -380,6 +389,7 @@ static td_status *train(job *j)
     if (j->talk) {
         print_notes(j);
         print_start(j);
+        td_distributed_print(&j->distributed, j->talk);
     }
     td_training_catch_signals();
     td_status *status = td_training_run(&j->training);
@@ -389,7 +399,7 @@ static td_status *train(job *j)
     td_profiling_finish(j->profiler, &j->setup);
     if (status)
         return explain_failure(j, status);
-    return report(j);
+    return j->distributed.leads ? report(j) : NULL;
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -402,11 +412,18 @@ static td_status *run(const td_arguments *arguments)
     j.setup.options = td_train_defaults();
     if (level <= TD_LOG_INFO)
         j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
-    td_status *status = train(&j);
+    td_status *status = td_distributed_open(config, &j.distributed);
+    if (!j.distributed.leads)
+        j.talk = NULL;
+    if (!status && j.distributed.job && td_job_worker(j.distributed.job) < 0)
+        status = td_job_serve(j.distributed.job);
+    else if (!status)
+        status = train(&j);
     td_profiling_finish(j.profiler, &j.setup);
     td_training_deinit(&j.training);
     td_profiler_destroy(j.profiler);
     td_setup_close(&j.setup);
+    td_distributed_close(&j.distributed, status);
     td_free(j.run);
     td_free(j.checkpoints);
     td_free(j.single_name);

@@ -42,12 +42,22 @@ static td_status *open_parts(const td_config *config, td_setup *setup)
                               .batch = setup->batch};
     TD_TRY(td_model_build(&model, &setup->graph, &setup->model));
     TD_TRY(td_setup_options(setup->root, setup->steps, &setup->options));
+    if (setup->distributed)
+        td_distributed_options(setup->distributed, setup->root, &setup->options);
     return NULL;
 }
 
 td_status *td_setup_open(const td_config *config, td_setup *out_setup)
 {
-    *out_setup = (td_setup){.options = td_train_defaults()};
+    const td_distributed alone = {.leads = true};
+    TD_TRY(td_setup_open_worker(config, &alone, out_setup));
+    out_setup->distributed = NULL;
+    return NULL;
+}
+
+td_status *td_setup_open_worker(const td_config *config, const td_distributed *distributed, td_setup *out_setup)
+{
+    *out_setup = (td_setup){.distributed = distributed, .options = td_train_defaults()};
     td_status *status = open_parts(config, out_setup);
     if (status)
         td_setup_close(out_setup);

@@ -8,6 +8,7 @@
 #define TANDEM_CLI_SETUP_H
 
 #include "cli/config.h"
+#include "cli/distributed.h"
 #include "cli/model.h"
 #include "tandem/data.h"
 #include "tandem/plan.h"
@@ -21,10 +22,14 @@ typedef struct td_setup {
     char name[64]; /* of the model: "dlrm", or the graph file's name without folder and ending */
     int64_t batch;
     int64_t batches_per_epoch, steps_per_epoch; /* 0 without data; steps: of the first epoch */
+    const td_distributed *distributed;          /* NULL: this process is alone */
     int64_t steps; /* of the whole training: epochs and train.steps, whichever ends first; 0: not known */
 } td_setup;
 
 td_status *td_setup_open(const td_config *config, td_setup *out_setup) TD_MUST_USE;
+/* The same for a worker of a job, whose windows have a batch for each worker. */
+td_status *td_setup_open_worker(const td_config *config, const td_distributed *distributed,
+                                td_setup *out_setup) TD_MUST_USE;
 void td_setup_close(td_setup *setup);
 
 /* One by one, for tests and for commands that need a part. */

@@ -16,6 +16,7 @@
 /* ---- signals ---------------------------------------------------------------------------------------------------------- */
 
 static _Atomic(td_session *) running;
+static _Atomic(td_job *) running_job;
 static volatile sig_atomic_t caught;
 
 static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
@@ -33,7 +34,10 @@ static void on_signal(int number)
     }
     caught = number;
     td_session *session = atomic_load(&running);
-    if (session)
+    td_job *job = atomic_load(&running_job);
+    if (job)
+        td_job_ask_to_stop(job); /* all workers stop after the same step */
+    else if (session)
         td_session_stop(session);
 }
 
@@ -128,17 +132,23 @@ static bool on_step(void *context, const td_step_report *report)
     td_collector_step(&training->collector, report);
     td_progress_step(&training->progress, report->batch->epoch, step_of_epoch, report->samples, training->loss,
                      td_clock_ns());
-    return !training->step_error && !caught;
+    training->windows++;
+    if (!training->setup->distributed || !training->setup->distributed->job)
+        return !training->step_error && !caught;
+    td_job *job = training->setup->distributed->job;
+    training->stopped = td_job_stops_at(job) && td_job_stops_at(job) <= training->windows;
+    return !training->step_error && !training->stopped;
 }
 
 /* Up to `steps` steps in one go. */
 static td_status *run_stretch(td_training *training, td_loader *loader, int64_t steps)
 {
-    td_source source = td_loader_source(loader);
+    td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
+    td_source source = job ? td_dealt_source_of(&training->dealt) : td_loader_source(loader);
     atomic_store(&running, training->session);
-    td_status *status = caught ? NULL : td_session_run(training->session, &source, steps, on_step, training);
+    td_status *status = caught && !job ? NULL : td_session_run(training->session, &source, steps, on_step, training);
     atomic_store(&running, NULL);
-    training->stopped = caught != 0;
+    training->stopped = job ? training->stopped : caught != 0;
     if (!status) {
         status = training->step_error;
         training->step_error = NULL;
@@ -146,7 +156,7 @@ static td_status *run_stretch(td_training *training, td_loader *loader, int64_t 
     return status;
 }
 
-static td_status *save(td_training *training)
+static td_status *save_alone(td_training *training)
 {
     if (!training->checkpoints)
         return NULL;
@@ -159,11 +169,24 @@ static td_status *save(td_training *training)
     return NULL;
 }
 
+/* In a job the first worker writes, while the others wait: what is written is what all have after the same window. */
+static td_status *save(td_training *training)
+{
+    if (!training->setup->distributed)
+        return save_alone(training);
+    TD_TRY(td_distributed_meet(training->setup->distributed));
+    if (training->setup->distributed->leads)
+        TD_TRY(save_alone(training));
+    return td_distributed_meet(training->setup->distributed);
+}
+
 /* What was trained before an error is not lost with it. */
 static td_status *rescue(td_training *training, td_status *error)
 {
     bool good = td_session_is_usable(training->session);
-    if (!good || !training->checkpoints || td_store_steps(training->store) <= training->saved_steps)
+    bool shared =
+        training->setup->distributed && training->setup->distributed->job; /* the others do not come any more */
+    if (!good || shared || !training->checkpoints || td_store_steps(training->store) <= training->saved_steps)
         return error;
     td_status *status = save(training);
     if (status)
@@ -222,7 +245,14 @@ td_status *td_training_run(td_training *training)
     training->step_of_epoch = training->position.batch / td_plan_window(training->plan, first + 1);
     training->loss = (float)td_store_last_loss(training->store);
     td_progress_start(&training->progress, first, started);
+    td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
+    if (job && anything)
+        training->dealt = (td_dealt_source){
+            .inner = td_loader_source(loader), .workers = td_job_workers(job), .worker = td_job_worker(job)};
+    atomic_store(&running_job, job);
     td_status *status = anything ? run_all(training, loader) : NULL;
+    atomic_store(&running_job, NULL);
+    td_dealt_source_deinit(&training->dealt);
     td_progress_end(&training->progress);
     training->seconds = (double)(td_clock_ns() - started) / 1e9;
     td_loader_destroy(loader);

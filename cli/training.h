@@ -34,6 +34,8 @@ typedef struct td_training {
     int32_t n_devices;
     char *last_checkpoint; /* NULL: none written */
     td_status *step_error;
+    td_dealt_source dealt; /* of a worker's run */
+    int64_t windows;       /* of this run */
 } td_training;
 
 /* Trains until setup->steps are done in the store's life, the data ends, or a signal. A checkpoint is written every

@@ -31,6 +31,7 @@ typedef struct td_value_info {
     int32_t output;   /* which output of the producer */
     bool frozen;
     bool is_output; /* td_output */
+    bool served;    /* of a plan: a table whose rows other ranks have */
     td_initializer initial;
     int32_t n_scalars; /* TD_CLASS_SCALAR */
     double *scalars;   /* initial numbers, owned */

@@ -36,6 +36,8 @@ static void choose_storage(td_plan *plan, int32_t value)
     if (v->storage == TD_PREVIOUS)
         return;
     td_value_bytes(plan->graph, value, NULL, v->bytes);
+    if (info->served)
+        memset(v->bytes, 0, sizeof v->bytes); /* the owners have it */
     v->block_bytes = td_plan_align(v->bytes[0]) + td_plan_align(v->bytes[1]) + td_plan_align(v->bytes[2]);
     switch (info->class) {
     case TD_CLASS_PARAMETER:

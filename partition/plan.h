@@ -122,6 +122,29 @@ typedef struct td_plan_paging {
     char *path;             /* its folder */
 } td_plan_paging;
 
+/* A lookup of served tables: which field of a batch has its ids, and which input of the plan gets their places among the keys. */
+typedef struct td_plan_places {
+    char *from, *to;
+    int64_t offset; /* added to each id */
+} td_plan_places;
+
+/* What is looked up of one served table, or of several alike: the distinct ids of its lookups together are an input. */
+typedef struct td_plan_keys {
+    char *name;             /* of that input */
+    int64_t rows;           /* of the tables */
+    td_plan_places *places; /* in the order of the lookups' names */
+    int32_t n_places;
+    int32_t value; /* of the input, while the plan is built */
+} td_plan_keys;
+
+/* A table whose rows other ranks have; in the order of names. */
+typedef struct td_plan_served {
+    char *name;
+    int32_t keys;      /* of plan->keys */
+    int32_t parameter; /* its value, while the plan is built */
+    int32_t group;     /* the optimizer; -1: it is not trained here */
+} td_plan_served;
+
 /* What the planner is asked for. */
 typedef struct td_plan_request {
     int32_t loss; /* value, or -1 */
@@ -139,6 +162,7 @@ typedef struct td_plan_request {
     int32_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
+    int32_t workers;           /* of the job that options->remote stands for; 1 without */
 } td_plan_request;
 
 struct td_plan {
@@ -186,9 +210,14 @@ struct td_plan {
     td_plan_table *tables;
     int32_t n_tables;
     td_plan_paging paging;
-    int32_t n_movable;  /* parameters that offload.optimizer may move */
-    td_ledger *ledger;  /* as sites */
-    td_ledger *without; /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
+    int32_t n_movable;       /* parameters that offload.optimizer may move */
+    td_ledger *ledger;       /* as sites */
+    td_ledger *without;      /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
+    const td_remote *remote; /* NULL: this process trains alone */
+    td_plan_keys *keys;
+    int32_t n_keys;
+    td_plan_served *served;
+    int32_t n_served;
     bool pipelined, early_lookup;
     double plan_s, bound_s;
     char **idle_rules; /* a remark for each placement rule that matches nothing */
@@ -254,6 +283,8 @@ static inline int32_t td_copied_to(const td_node *node)
 int32_t td_plan_root(const td_plan *plan, int32_t value);
 /* Whether two roots may hold the same bytes. */
 bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b);
+/* serve.c: frees what is known of served tables. */
+void td_plan_drop_served(td_plan *plan);
 bool td_op_is_lookup(const td_op *op);
 /* tables.c: whether an op reads or writes input `port` by rows alone, and which input then holds the ids of the rows that it
  * touches first in a step (-1: rows that a lookup of the same step has touched). */

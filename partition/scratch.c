@@ -10,7 +10,7 @@ static td_status *ask_scratch(td_plan *plan, int32_t id)
     const td_node *node = &plan->graph->nodes[id];
     td_plan_node *p = &plan->nodes[id];
     const td_plan_site *site = &plan->sites[p->device];
-    if (p->lane != TD_QUEUE_COMPUTE || node->op->flags & TD_OP_VIEW || node->host_function)
+    if (p->lane != TD_QUEUE_COMPUTE || node->op->flags & (TD_OP_VIEW | TD_OP_REMOTE) || node->host_function)
         return NULL;
     td_kernel_call call;
     td_tensor *storage = NULL;

@@ -124,7 +124,7 @@ static td_status *find_tables(td_plan *plan)
     find_whole(plan, whole, by_rows);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const td_value_info *info = &graph->values[v];
-        if (info->class != TD_CLASS_PARAMETER || whole[v] || !by_rows[v] || info->shape.rank < 2)
+        if (info->class != TD_CLASS_PARAMETER || whole[v] || !by_rows[v] || info->shape.rank < 2 || info->served)
             continue;
         plan->values[v].table = plan->n_tables;
         plan->tables[plan->n_tables++] = (td_plan_table){.parameter = v};

@@ -93,6 +93,40 @@ static int64_t rounding_of(const td_plan *plan, int32_t parameter)
     return td_rounding_key_pack(td_philox_key_of(plan->random_seed, "rounding", info->name));
 }
 
+/* A served table's owners update it: the group is noted, its coefficients are made. */
+static td_status *choose_push(td_plan *plan, int32_t parameter, int32_t gradient, td_plan_group *group)
+{
+    td_value coefficients;
+    TD_TRY(check_kind(plan->graph, group->rule, parameter, gradient));
+    for (int32_t t = 0; t < plan->n_served; t++)
+        if (plan->served[t].parameter == parameter)
+            plan->served[t].group = (int32_t)(group - plan->groups);
+    return coefficients_of(plan, group, &coefficients);
+}
+
+/* One node for all served tables: a window's gradients travel together. */
+static td_status *add_push(td_plan *plan)
+{
+    enum { INPUTS = 4 };
+    td_graph *graph = plan->graph;
+    td_value *inputs = NULL;
+    int32_t n = 0;
+    TD_TRY(TD_NEW(inputs, INPUTS * plan->n_served + 1));
+    for (int32_t t = 0; t < plan->n_served; t++) {
+        const td_plan_served *served = &plan->served[t];
+        if (served->group < 0)
+            continue;
+        inputs[n++] = (td_value){graph, served->parameter};
+        inputs[n++] = (td_value){graph, plan->gradients[served->parameter]};
+        inputs[n++] = (td_value){graph, plan->keys[served->keys].value};
+        inputs[n++] = (td_value){graph, plan->groups[served->group].coefficients};
+    }
+    if (n)
+        td_graph_add(graph, "ps_push", "ps/push", inputs, n, NULL, 0, NULL, 0);
+    td_free(inputs);
+    return graph->failed ? td_graph_check(graph) : NULL;
+}
+
 static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
 {
     td_graph *graph = plan->graph;
@@ -101,6 +135,8 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
         return td_status_help(
             TD_ERROR(TD_INVALID_ARGUMENT, "no optimizer group matches parameter \"%s\"", graph->values[parameter].name),
             "add a group with match \"*\" at the end, or freeze the parameter");
+    if (graph->values[parameter].served)
+        return choose_push(plan, parameter, gradient, group);
     td_value inputs[3 + TD_MAX_SLOTS] = {{graph, parameter}, {graph, gradient}};
     const td_slot *slots = NULL;
     TD_TRY(check_kind(graph, group->rule, parameter, gradient));
@@ -126,5 +162,5 @@ td_status *td_pass_update(td_plan *plan, const td_plan_request *request)
     for (int32_t v = 0; v < plan->n_gradients; v++)
         if (plan->gradients[v] >= 0)
             TD_TRY(add_update(plan, v, plan->gradients[v]));
-    return NULL;
+    return add_push(plan);
 }

@@ -126,6 +126,11 @@ int32_t td_comm_cores(const td_comm *comm, int32_t rank)
     return comm->peers[rank].hello.cores;
 }
 
+bool td_comm_is_bound(const td_comm *comm, int32_t rank)
+{
+    return comm->peers[rank].hello.cores < comm->peers[rank].hello.online;
+}
+
 void td_comm_name(td_comm *comm, int32_t rank, const char *name)
 {
     pthread_mutex_lock(&comm->mutex);

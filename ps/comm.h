@@ -86,6 +86,8 @@ int32_t td_comm_size(const td_comm *comm);
 const char *td_comm_host(const td_comm *comm, int32_t rank);
 /* Cores that a rank may use, as its launcher bound it. */
 int32_t td_comm_cores(const td_comm *comm, int32_t rank);
+/* Whether the launcher keeps it to some of its host's cores. */
+bool td_comm_is_bound(const td_comm *comm, int32_t rank);
 /* What messages call a rank: "worker 0". Before the first of them is waited for. */
 void td_comm_name(td_comm *comm, int32_t rank, const char *name);
 /* The step this rank is at, told to the others with every letter. */

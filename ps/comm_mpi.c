@@ -479,7 +479,8 @@ static td_status *meet(engine *e)
     td_hello mine = {.pid = getpid(),
                      .pid_space = pid_space(),
                      .fingerprint = comm->options.fingerprint,
-                     .cores = cores_allowed()},
+                     .cores = cores_allowed(),
+                     .online = (int32_t)sysconf(_SC_NPROCESSORS_ONLN)},
              *all = NULL;
     (void)gethostname(mine.host, sizeof mine.host - 1);
     TD_TRY(TD_NEW(comm->peers, comm->size));

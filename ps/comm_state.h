@@ -22,7 +22,7 @@ typedef struct td_hello {
     char host[TD_COMM_NAME], version[16];
     int64_t pid, pid_space; /* pid_space: pids of two ranks can be compared where it and the host are equal */
     uint64_t fingerprint;
-    int32_t cores, reserved;
+    int32_t cores, online; /* it may use, and the host has */
 } td_hello;
 
 typedef struct td_peer {

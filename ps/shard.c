@@ -89,7 +89,7 @@ td_status *td_shard_create(const td_shard_definition *definition, td_shard **out
     td_shard *shard = NULL;
     *out_shard = NULL;
     TD_TRY(TD_NEW(shard, 1));
-    shard->definition = *definition;
+    memcpy(&shard->definition, definition, sizeof *definition); /* bytes between its fields too */
     td_status *status = describe_arrays(shard);
     if (!status)
         status = reserve(shard);

@@ -81,6 +81,16 @@ static td_status *bind_table(const td_session *session, td_instruction *in, cons
     return NULL;
 }
 
+static td_status *bind_remote(const td_session *session, td_instruction *in, const td_node *node)
+{
+    TD_TRY(TD_NEW(in->remote_tables, node->n_inputs + 1));
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        const td_store_entry *entry = node->inputs[i] < 0 ? NULL : session->store_entries[node->inputs[i]];
+        in->remote_tables[i] = entry && entry->is_remote ? entry->remote_table : -1;
+    }
+    return NULL;
+}
+
 static td_status *bind_instruction(td_session *session, td_instruction *in, int32_t node_id)
 {
     const td_plan *plan = session->plan;
@@ -98,8 +108,12 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
         in->kind = TD_RUN_COPY;
     else if (node->host_function)
         in->kind = TD_RUN_HOST_CALL;
+    else if (node->op->flags & TD_OP_REMOTE)
+        in->kind = TD_RUN_REMOTE;
     if (in->kind == TD_RUN_NOTHING || in->kind == TD_RUN_HOST_CALL)
         return NULL;
+    if (in->kind == TD_RUN_REMOTE)
+        return bind_remote(session, in, node);
     if (in->kind == TD_RUN_COPY) {
         for (int32_t parity = 0; parity < TD_PARITIES; parity++)
             td_value_bytes(plan->graph, td_copied_to(node), NULL, in->copy_bytes[parity]);
@@ -324,6 +338,7 @@ static void unbind_instruction(const td_session *session, td_instruction *in)
     for (int32_t parity = 0; parity < TD_PARITIES; parity++)
         td_free(in->tensors[parity]);
     td_free(in->values);
+    td_free(in->remote_tables);
 }
 
 void td_session_unbind(td_session *session)

@@ -209,8 +209,14 @@ static td_status *take_initial(const loading *l, td_store_entry *entry)
                                json_number_value(json_object_get(table, "b"))};
     if (how.kind < TD_INIT_CONSTANT || how.kind > TD_INIT_NORMAL)
         return td_manifest_damaged("a table's initial values are of no known kind");
+    td_initial initial = entry->initial;
     if (seed)
-        entry->initial = td_initial_of((uint64_t)json_integer_value(seed), entry->name, entry->tensor.dtype, how);
+        initial = td_initial_of((uint64_t)json_integer_value(seed), entry->name, entry->tensor.dtype, how);
+    if (entry->is_remote && memcmp(&entry->initial.key, &initial.key, sizeof initial.key) != 0)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "its tables were begun with train.seed %lld, which served tables must be resumed with",
+                        (long long)json_integer_value(seed));
+    entry->initial = initial;
     if (entry->table)
         entry->table->arrays[entry->array].initial = entry->initial;
     return NULL;
@@ -221,7 +227,11 @@ static td_status *load_entry(const loading *l, int32_t index, void *piece)
     td_packed packed;
     const td_store_entry *entry = &l->store->entries[index];
     int64_t most = PIECE_BYTES / (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    if (entry->is_remote && entry->tensor.dims[0]) /* whole rows */
+        most -= most % (td_tensor_elements(&entry->tensor) / entry->tensor.dims[0]);
     TD_TRY(match_entry(l, entry, &packed));
+    if (entry->is_remote && l->store->remote->worker != 0)
+        return NULL; /* the first worker loads for all */
     if (packed.rows)
         return td_checkpoint_read_rows(l->store, index, &packed);
     for (int64_t first = 0; first < packed.source.tensor->elements; first += most) {
@@ -239,6 +249,7 @@ static td_status *load_all(loading *l)
     for (int32_t i = 0; i < l->store->n_entries; i++)
         TD_TRY(take_initial(l, &l->store->entries[i]));
     td_store_clear_tables(l->store);
+    TD_TRY(td_store_clear_remote(l->store));
     void *piece = td_calloc(1, PIECE_BYTES);
     td_status *status = piece ? NULL : td_checkpoint_no_memory();
     for (int32_t i = 0; i < l->store->n_entries && !status; i++)

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_rows.h"
 
 #define MANIFEST "manifest.json"
 static const char format_name[] = "tandem-checkpoint";
@@ -38,12 +38,13 @@ static json_t *list_tables(const td_store *store)
     json_t *tables = json_object();
     for (int32_t i = 0; tables && i < store->n_entries; i++) {
         const td_store_entry *entry = &store->entries[i];
-        char *name = entry->table ? td_checkpoint_tensor_name(entry) : NULL;
+        char *name = td_checkpoint_by_rows(entry) ? td_checkpoint_tensor_name(entry) : NULL;
         const td_initializer *how = &entry->initial.how;
-        json_t *one = entry->table ? json_pack("{s:I, s:i, s:f, s:f}", "rows", (json_int_t)entry->tensor.dims[0],
-                                               "kind", (int)how->kind, "a", how->a, "b", how->b)
-                                   : NULL;
-        bool good = !entry->table || (name && one && json_object_set(tables, name, one) == 0);
+        json_t *one = td_checkpoint_by_rows(entry)
+                          ? json_pack("{s:I, s:i, s:f, s:f}", "rows", (json_int_t)entry->tensor.dims[0], "kind",
+                                      (int)how->kind, "a", how->a, "b", how->b)
+                          : NULL;
+        bool good = !td_checkpoint_by_rows(entry) || (name && one && json_object_set(tables, name, one) == 0);
         json_decref(one);
         td_free(name);
         if (!good) {

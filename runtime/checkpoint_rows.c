@@ -46,14 +46,30 @@ static td_status *gather(const td_store_entry *entry, piece *p, int64_t row, int
     return NULL;
 }
 
-td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *tensor,
-                                    const char *rows)
+/* The same of rows that other ranks have; `cursor` is theirs. */
+static td_status *gather_remote(const td_store *store, const td_store_entry *entry, piece *p, int64_t *cursor)
 {
-    int64_t row_bytes = entry->table->arrays[entry->array].row_bytes, done = 0;
+    return store->remote->read(store->remote->self, entry->remote_table, entry->array, cursor, p->most, p->rows,
+                               p->data, &p->n);
+}
+
+int64_t td_checkpoint_row_bytes(const td_store_entry *entry)
+{
+    if (entry->table)
+        return entry->table->arrays[entry->array].row_bytes;
+    const int64_t rows = entry->tensor.dims[0];
+    return rows ? td_tensor_elements(&entry->tensor) / rows * (int64_t)td_dtype_bytes(entry->tensor.dtype) : 0;
+}
+
+td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store *store, const td_store_entry *entry,
+                                    const char *tensor, const char *rows)
+{
+    int64_t row_bytes = td_checkpoint_row_bytes(entry), done = 0;
     piece p;
     td_status *status = piece_init(&p, row_bytes);
-    for (int64_t row = td_paged_table_next(entry->table, 0); row >= 0 && !status; done += p.n) {
-        status = gather(entry, &p, row, &row);
+    int64_t row = entry->is_remote ? 0 : td_paged_table_next(entry->table, 0);
+    for (; row >= 0 && !status; done += p.n) {
+        status = entry->is_remote ? gather_remote(store, entry, &p, &row) : gather(entry, &p, row, &row);
         if (!status)
             status = td_safetensors_write(writer, tensor, done * row_bytes, p.n * row_bytes, p.data);
         if (!status && rows)
@@ -90,6 +106,22 @@ static td_status *read_piece(const td_packed *packed, piece *p, int64_t done, in
     p->n = left < p->most ? left : p->most;
     TD_TRY(td_safetensors_read(packed->rows_file, packed->rows, done * 8, p->n * 8, p->rows));
     return td_source_read(&packed->source, done * row_elements, p->n * row_elements, p->data);
+}
+
+static td_status *into_remote(const td_store *store, const td_store_entry *entry, const td_packed *packed)
+{
+    const int64_t row_bytes = td_checkpoint_row_bytes(entry);
+    piece p;
+    if (store->remote->worker != 0)
+        return NULL; /* the first worker loads for all */
+    td_status *status = piece_init(&p, row_bytes);
+    for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
+        status = read_piece(packed, &p, done, row_bytes / (int64_t)td_dtype_bytes(entry->tensor.dtype));
+        if (!status)
+            status = store->remote->write(store->remote->self, entry->remote_table, entry->array, p.rows, p.n, p.data);
+    }
+    piece_deinit(&p);
+    return status;
 }
 
 static td_status *into_table(const td_store_entry *entry, const td_packed *packed)
@@ -178,5 +210,7 @@ static td_status *into_memory(td_store *store, int32_t index, const td_packed *p
 
 td_status *td_checkpoint_read_rows(td_store *store, int32_t index, const td_packed *packed)
 {
+    if (store->entries[index].is_remote)
+        return into_remote(store, &store->entries[index], packed);
     return store->entries[index].table ? into_table(&store->entries[index], packed) : into_memory(store, index, packed);
 }

@@ -33,8 +33,8 @@ static int64_t size_of(const td_store_entry *entry)
 
 static int64_t data_bytes(const td_store_entry *entry)
 {
-    if (entry->table)
-        return entry->table->n_there * (entry->table->arrays[entry->array].row_bytes + 8 * entry->is_parameter);
+    if (td_checkpoint_by_rows(entry))
+        return td_checkpoint_rows_there(entry) * (td_checkpoint_row_bytes(entry) + 8 * entry->is_parameter);
     return td_tensor_elements(&entry->tensor) * size_of(entry);
 }
 
@@ -45,7 +45,7 @@ static td_status *declare_rows(td_safetensors_writer *writer, const td_store_ent
 {
     int64_t dims[TD_MAX_RANK];
     memcpy(dims, entry->tensor.dims, sizeof dims);
-    dims[0] = entry->table->n_there;
+    dims[0] = td_checkpoint_rows_there(entry);
     TD_TRY(td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, dims));
     if (!entry->is_parameter)
         return NULL;
@@ -63,7 +63,7 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
         td_status *status = NULL;
         if (!name)
             status = td_checkpoint_no_memory();
-        else if (entry->table)
+        else if (td_checkpoint_by_rows(entry))
             status = declare_rows(writer, entry, name);
         else
             status = td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
@@ -75,11 +75,12 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------------ */
 
-static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry *entry)
+static td_status *write_rows(td_safetensors_writer *writer, const td_store *store, const td_store_entry *entry)
 {
     char *name = td_checkpoint_tensor_name(entry), *rows = td_checkpoint_rows_name(entry);
-    td_status *status = name && rows ? td_checkpoint_write_rows(writer, entry, name, entry->is_parameter ? rows : NULL)
-                                     : td_checkpoint_no_memory();
+    td_status *status = name && rows
+                            ? td_checkpoint_write_rows(writer, store, entry, name, entry->is_parameter ? rows : NULL)
+                            : td_checkpoint_no_memory();
     td_free(name);
     td_free(rows);
     return status;
@@ -88,8 +89,8 @@ static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry
 static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
 {
     const td_store_entry *entry = &store->entries[index];
-    if (entry->table)
-        return write_rows(writer, entry);
+    if (td_checkpoint_by_rows(entry))
+        return write_rows(writer, store, entry);
     int64_t size = size_of(entry), n = td_tensor_elements(&entry->tensor), most = PIECE_BYTES / size;
     char *name = td_checkpoint_tensor_name(entry);
     td_status *status = name ? NULL : td_checkpoint_no_memory();
@@ -155,6 +156,7 @@ static td_status *write_shards(const td_store *store, const char *directory, jso
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
 {
     TD_TRY(td_directory_create(directory));
+    TD_TRY(td_store_count_remote(store));
     uint64_t from = td_record_begin();
     json_t *shards = json_array();
     td_status *status = shards ? write_shards(store, directory, shards) : td_checkpoint_no_memory();

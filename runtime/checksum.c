@@ -81,6 +81,11 @@ static td_status *add_parameter(const td_store *store, int32_t index, uint64_t *
                  .name = td_hash_string(entry->name, 0)};
     if (elements == 0)
         return NULL;
+    if (entry->is_remote) {
+        td_status *failed = store->remote->checksum(store->remote->self, entry->remote_table, &s.sum);
+        *sum += s.sum;
+        return failed;
+    }
     if (entry->by_rows)
         s.unit = elements / entry->tensor.dims[0];
     s.n_units = elements / s.unit + (elements % s.unit != 0);

@@ -299,7 +299,7 @@ static td_status *run_again(td_session *session, int64_t step, td_status **out_w
 static bool calls_the_user(const td_plan *plan)
 {
     for (int64_t n = 0; n < plan->graph->n_nodes; n++)
-        if (plan->graph->nodes[n].host_function)
+        if (plan->graph->nodes[n].host_function || plan->graph->nodes[n].op->flags & TD_OP_REMOTE)
             return true;
     return false;
 }
@@ -312,7 +312,8 @@ td_status *td_session_explain_nonfinite(td_session *session, int64_t step, bool 
     *out_lasting = false;
     if (calls_the_user(session->plan))
         return TD_ERROR(TD_NOT_FINITE,
-                        "step %" PRId64 ": the loss is %s (no step with host calls is run again to find the op)",
+                        "step %" PRId64
+                        ": the loss is %s (no step with host calls or other ranks is run again to find the op)",
                         session->store->steps + 1, loss);
     td_status *status = run_again(session, step, &why, out_lasting);
     if (!why && !status)

@@ -42,6 +42,14 @@ static int64_t counted(const td_session *session)
     return counts ? session->extents[extent] : 1;
 }
 
+/* The same of all workers' batches of a window, which gradients are summed over. */
+static int64_t counted_by_all(const td_session *session, const td_batch *batch)
+{
+    int32_t extent = session->plan->sample_extent;
+    bool counts = extent >= 0 && session->plan->graph->extents[extent].capacity > 0;
+    return counts ? batch->window_samples : batch->window_batches;
+}
+
 /* What the window's sums of gradients are to be divided by: the loss scale, and for a mean its samples over those of a
  * micro-batch. */
 static double divisor(const td_session *session, const td_step_slot *slot)
@@ -80,7 +88,7 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
     int32_t parity = (int32_t)(slot->step % TD_PARITIES);
     int64_t update = session->store->updates + session->windows_ending + 1;
     int64_t before = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].counted : 0;
-    slot->counted = before + counted(session);
+    slot->counted = slot->batch.window_batches ? counted_by_all(session, &slot->batch) : before + counted(session);
     for (int32_t k = 0; k < session->n_scalar_values; k++) {
         int32_t v = session->scalar_values[k];
         const td_value_info *info = &plan->graph->values[v];
@@ -99,7 +107,8 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
         int64_t *random = session->numbers[parity][plan->random];
         random[0] = (int64_t)plan->random_seed;
         random[1] = plan->training ? update : -1;
-        random[2] = before; /* the first sample of this batch within its window */
+        random[2] =
+            slot->batch.window_batches ? slot->batch.window_before : before; /* the batch's first in its window */
     }
     set_coefficients(session, parity, update, divisor(session, slot));
     return NULL;

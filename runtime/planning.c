@@ -7,6 +7,7 @@
 #include "base/string.h"
 #include "base/units.h"
 #include "runtime/machine.h"
+#include "runtime/remote.h"
 #include "runtime/store.h"
 
 static td_status *check(td_graph *graph, td_train_options *options)
@@ -60,6 +61,7 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
                      options->tables.least_bytes);
     for (int32_t i = 0; i < request->n_outputs; i++)
         td_string_format(&text, "output %d\n", request->outputs[i]);
+    td_string_format(&text, "job %p served %d\n", (const void *)options->remote, (int)options->serve_embedding);
     td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
                      options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
                      options->loss_scale.minimum);
@@ -288,7 +290,8 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .options = options,
                                .default_site = machine->standard,
                                .host_site = machine->host,
-                               .host_memory_bytes = machine->topology->memory_bytes};
+                               .host_memory_bytes = machine->topology->memory_bytes,
+                               .workers = options->remote ? options->remote->workers : 1};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     TD_TRY(plan_graph(graph, &request, machine, out_plan));

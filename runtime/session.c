@@ -54,8 +54,10 @@ void td_session_destroy(td_session *session)
         return;
     td_session_close_lanes(session);
     td_session_unbind(session);
-    for (int32_t i = 0; i < TD_STEP_SLOTS; i++)
+    for (int32_t i = 0; i < TD_STEP_SLOTS; i++) {
         td_free(session->slots[i].waiting);
+        td_served_batch_deinit(&session->slots[i].served, session->plan);
+    }
     td_status_destroy(session->error);
     pthread_mutex_destroy(&session->mutex);
     pthread_cond_destroy(&session->step_done);

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "runtime/served.h"
 #include "runtime/store.h"
 
 enum { TD_STEP_SLOTS = 3, TD_PARITIES = 2 };
@@ -25,6 +26,7 @@ typedef enum td_instruction_kind {
     TD_RUN_KERNEL = 0,
     TD_RUN_COPY,
     TD_RUN_HOST_CALL,
+    TD_RUN_REMOTE, /* the other ranks of a job take part */
     TD_RUN_NOTHING
 } td_instruction_kind;
 
@@ -41,10 +43,11 @@ typedef struct td_instruction {
     bool guarded;                       /* does, or adds to a sum over micro-batches, and the loss is known before */
     int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
-    td_paged_table *table; /* its rows must be brought into memory before it runs; NULL: none */
-    int32_t table_ids;     /* the argument that names them */
-    int64_t table_offset;  /* added to each */
-    bool table_write;      /* an update of the same step may change them */
+    td_paged_table *table;  /* its rows must be brought into memory before it runs; NULL: none */
+    int32_t table_ids;      /* the argument that names them */
+    int64_t table_offset;   /* added to each */
+    bool table_write;       /* an update of the same step may change them */
+    int32_t *remote_tables; /* of each input of a remote op: the job's number of the table, or -1 */
 } td_instruction;
 
 typedef struct td_bound_cluster {
@@ -69,6 +72,9 @@ typedef struct td_step_slot {
     int64_t step; /* over the session's life, from 1; 0: empty */
     td_batch batch;
     td_source *source; /* whom to give the batch back to; NULL: the caller's own */
+    td_served_batch served;
+    const td_field *own_fields; /* the batch's, where the slot has made more of them */
+    int32_t n_own_fields;
     bool has_batch;
     int64_t micro;      /* which micro-batch of its window, from 0 */
     int64_t accumulate; /* micro-batches of a replica in its window */
@@ -153,7 +159,8 @@ struct td_session {
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t to_device_bytes[TD_PARITIES][2], to_host_bytes[TD_PARITIES][2]; /* the plan's formula at these extents; of a
                                                                              * micro-batch that ends no window, and one that does */
-    int64_t *extents;                                                       /* of the step being admitted */
+    int64_t parity_samples[TD_PARITIES];
+    int64_t *extents;                      /* of the step being admitted */
     td_store_entry **store_entries;        /* per value: its entry or replica, or NULL */
     const float *losses[TD_PARITIES];      /* the loss of each parity on the host; NULL: no training */
     const int64_t *overflows[TD_PARITIES]; /* what is not finite (graph/ops/overflow.c); NULL: nobody looks */

@@ -10,9 +10,24 @@
 
 void td_slot_release_batch(td_step_slot *slot)
 {
+    if (slot->has_batch && slot->own_fields) {
+        slot->batch.fields = slot->own_fields;
+        slot->batch.n_fields = slot->n_own_fields;
+    }
+    slot->own_fields = NULL;
     if (slot->has_batch && slot->source)
         slot->source->release(slot->source->self, &slot->batch);
     slot->has_batch = false;
+}
+
+/* Keys and places of served tables, of the ids of the slot's batch. */
+static td_status *fill_served(td_session *session, td_step_slot *slot)
+{
+    if (!session->plan->n_keys || slot->own_fields)
+        return NULL;
+    slot->own_fields = slot->batch.fields;
+    slot->n_own_fields = slot->batch.n_fields;
+    return td_served_batch_fill(&slot->served, session->plan, &slot->batch);
 }
 
 td_status *td_session_admit(td_session *session, td_step_slot *slot)
@@ -20,7 +35,9 @@ td_status *td_session_admit(td_session *session, td_step_slot *slot)
     td_step_slot *before = td_slot_of(session, slot->step - 1);
     bool has_before = slot->step > 1 && before->has_batch && before->step == slot->step - 1;
     uint64_t from = td_record_begin();
-    td_status *status = td_session_bind_batch(session, slot, has_before ? before : NULL);
+    td_status *status = fill_served(session, slot);
+    if (!status)
+        status = td_session_bind_batch(session, slot, has_before ? before : NULL);
     if (!status)
         status = td_session_set_numbers(session, slot);
     if (status) {
@@ -63,8 +80,8 @@ static float loss_of(const td_session *session, int32_t parity)
 
 void td_session_drop_batch(td_session *session, const td_batch *batch, double wait_data_s)
 {
-    session->window.micro_batches++;
-    session->window.samples += batch->samples;
+    session->window.micro_batches += batch->window_batches ? batch->window_batches : 1;
+    session->window.samples += batch->window_batches ? batch->window_samples : batch->samples;
     session->window.wait_data_s += wait_data_s;
 }
 
@@ -81,7 +98,7 @@ void td_session_count_in_window(td_session *session, const td_step_slot *slot)
 /* The mean over the window's samples. */
 static float window_loss(const td_session *session, const td_step_slot *slot)
 {
-    if (session->window.micro_batches == 1 || !slot->counted)
+    if (!slot->micro || !slot->counted) /* alone, or the mean of all workers already */
         return loss_of(session, (int32_t)(slot->step % TD_PARITIES));
     return (float)(session->window.loss / (double)slot->counted);
 }

@@ -68,6 +68,8 @@ td_status *td_store_read(const td_store *store, int32_t index, int64_t first, in
     if (entry->table)
         return td_status_prefix(td_paged_table_read_elements(entry->table, entry->array, first, count, out_data),
                                 "\"%s\"", entry->name);
+    if (entry->is_remote)
+        return td_store_read_remote(store, entry, first, count, out_data);
     return td_store_transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size),
                              out_data, (size_t)(count * size));
 }
@@ -80,6 +82,8 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
     if (entry->table)
         return td_status_prefix(td_paged_table_write_elements(entry->table, entry->array, first, count, data), "\"%s\"",
                                 entry->name);
+    if (entry->is_remote)
+        return td_store_write_remote(store, entry, first, count, data);
     TD_TRY(td_store_transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
                              (void *)(uintptr_t)data, (size_t)(count * size)));
     return td_store_write_replicas(store, index, first, count, data);
@@ -164,6 +168,8 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     entry->initial = td_initial_of(store->seed, entry->name, info->dtype, info->initial);
     td_store_join_table(store, plan, value, entry);
     TD_TRY(td_name_map_put(&store->names, entry->name, store->n_entries - 1));
+    if (info->served)
+        return td_status_prefix(td_store_join_remote(store, plan, value, entry), "\"%s\"", info->name);
     return td_store_allocate(store, entry);
 }
 
@@ -176,7 +182,7 @@ static td_status *add_entries(td_store *store, const td_plan *plan)
             if (plan->values[v].storage == TD_STORE && replica == (pass == 1))
                 TD_TRY(replica ? td_store_add_replica(store, plan, v) : add_entry(store, plan, v));
         }
-    return NULL;
+    return td_store_add_remote_states(store, plan);
 }
 
 td_status *td_store_create(td_plan *plan, td_store **out_store)
@@ -189,7 +195,8 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
     store->seed = plan->random_seed;
     pthread_mutex_init(&store->mutex, NULL);
     store->last_loss = NAN;
-    td_status *status = TD_NEW(store->entries, plan->graph->n_values + 1);
+    store->remote = plan->remote;
+    td_status *status = TD_NEW(store->entries, plan->graph->n_values + TD_MAX_SLOTS * plan->n_served + 1);
     if (!status)
         status = TD_NEW(store->arenas, store->machine->n_sites);
     if (!status)
@@ -218,7 +225,7 @@ void td_store_release(td_store *store)
         return;
     for (int32_t i = 0; i < store->n_entries; i++) {
         const td_plan_site *site = &store->machine->sites[store->entries[i].site];
-        if (store->entries[i].tensor.data && !store->entries[i].table)
+        if (store->entries[i].tensor.data && !store->entries[i].table && !store->entries[i].is_remote)
             site->api->release(site->device, store->entries[i].tensor.data);
         td_free(store->entries[i].name);
     }

@@ -7,6 +7,7 @@
 #include "optim/loss_scale.h"
 #include "runtime/machine.h"
 #include "runtime/paged_table.h"
+#include "runtime/remote.h"
 #include "tandem/session.h"
 
 typedef struct td_store_entry {
@@ -18,8 +19,11 @@ typedef struct td_store_entry {
     bool by_rows;          /* a table: lookups read it, or copies of it, row by row */
     td_initial initial;    /* what it began with */
     td_paged_table *table; /* NULL: all of it is in memory; else `bytes` is 0 and data its address space */
-    int32_t array;         /* of the table */
+    int32_t array;         /* of the table, or of the served one */
     int32_t replica;       /* the first of its copies on devices that read it, in td_store.replicas; -1: none */
+    bool is_remote;        /* other ranks have its rows: bytes are 0, there is no address */
+    int32_t remote_table;  /* the job's number of it */
+    int64_t rows_there;    /* of a remote one: how many rows had begun when a checkpoint was begun */
 } td_store_entry;
 
 /* A copy of a parameter on a device that reads it while it is updated on the host: partition/offload.c. No checkpoint has it, and
@@ -47,6 +51,7 @@ struct td_store {
     int64_t steps, updates;
     td_loss_scale loss_scale; /* all zero until a plan with one runs */
     double last_loss;         /* of the last update; NaN: none yet */
+    const td_remote *remote;  /* of the plan it was made for; NULL: this process has all */
     td_page_pool pool;        /* of the tables that are not simply in memory */
     td_paged_table *tables;
     int32_t n_tables;
@@ -93,6 +98,21 @@ static inline void td_store_advance(td_store *store)
     if (store->n_tables)
         td_page_pool_advance(&store->pool);
 }
+
+/* ---- store_remote.c: entries whose rows other ranks have ---- */
+/* Makes the served table of `value` known to its owners, and points its entry at it. */
+td_status *td_store_join_remote(td_store *store, const td_plan *plan, int32_t value, td_store_entry *entry) TD_MUST_USE;
+/* Entries for the state of the plan's served tables. */
+td_status *td_store_add_remote_states(td_store *store, const td_plan *plan) TD_MUST_USE;
+/* Elements [first, first + n), whole rows only. */
+td_status *td_store_read_remote(const td_store *store, const td_store_entry *entry, int64_t first, int64_t n,
+                                void *out) TD_MUST_USE;
+td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, int64_t first, int64_t n,
+                                 const void *data) TD_MUST_USE;
+/* Before a checkpoint: rows_there of all. */
+td_status *td_store_count_remote(const td_store *store) TD_MUST_USE;
+/* Before one is loaded: no row has begun. */
+td_status *td_store_clear_remote(td_store *store) TD_MUST_USE;
 
 /* ---- arenas.c: memory for the session that runs ---- */
 /* A session of this plan begins. The arenas are made large enough for it, or, while another session runs, that is left to

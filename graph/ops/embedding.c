@@ -50,7 +50,7 @@ static td_status *embedding_gradient(td_differentiate *d)
         return NULL;
     const td_value table = d->inputs[0];
     /* Only a parameter can take a row-sparse gradient: ops that made a table want it whole. */
-    const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
+    const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || lookup_is_made(table);
     const td_value inputs[2] = {d->inputs[1], d->output_gradients[0]};
     const td_attr attrs[2] = {TD_INT("rows", td_value_dim(table, 0)),
                               TD_INT("offset", td_attr_int(d->attrs, d->n_attrs, "offset", 0))};

@@ -141,7 +141,7 @@ static td_status *bag_gradient(td_differentiate *d)
     const td_attr attrs[3] = {TD_STRING("pooling", pooling), TD_INT("offset", offset),
                               TD_INT("rows", td_value_dim(table, 0))};
     if (d->wanted[TABLE]) {
-        const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || td_value_class(table) != TD_CLASS_PARAMETER;
+        const bool dense = td_attr_int(d->attrs, d->n_attrs, "dense", 0) || lookup_is_made(table);
         const td_value inputs[3] = {ids, gradient, weights};
         d->input_gradients[TABLE] = td_graph_add1(
             d->graph, dense ? "embedding_bag_gradient_dense" : "embedding_bag_gradient", NULL, inputs, 3, attrs, 3);

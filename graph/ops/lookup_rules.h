@@ -42,6 +42,14 @@ static inline td_status *lookup_require_table(const td_infer *infer)
     return NULL;
 }
 
+/* Whether a table is neither a parameter nor rows of one that were pulled: its gradient flows on, and is dense. */
+static inline bool lookup_is_made(td_value table)
+{
+    const int32_t producer = table.graph->values[table.id].producer;
+    const bool pulled = producer >= 0 && strcmp(table.graph->nodes[producer].op->name, "ps_pull") == 0;
+    return td_value_class(table) != TD_CLASS_PARAMETER && !pulled;
+}
+
 /* Element i of a table, widened exactly. */
 static inline float lookup_element(const td_tensor *table, int64_t i)
 {

@@ -45,6 +45,10 @@ typedef struct td_batch {
     int32_t n_fields;
     const td_field *fields;
     void *owner; /* the source's own */
+    /* In a distributed job, of the window that this batch is one worker's part of: samples and batches of all workers, and the
+     * samples of those before this one. Zeros: the batch stands alone. A worker for which a window has no batch gets one of 0
+     * samples, and index is that of the window's last. */
+    int64_t window_samples, window_batches, window_before;
 } td_batch;
 
 /* `next` and `release` are called from one thread at a time, but perhaps not always the same one; several batches may

@@ -30,6 +30,7 @@ extern "C" {
 typedef struct td_plan td_plan;
 typedef struct td_store td_store;
 typedef struct td_machine td_machine;
+typedef struct td_remote td_remote;
 
 /* What layers compute in: see td_train_options. */
 typedef enum td_precision { TD_FP32 = 0, TD_MIXED_BF16, TD_MIXED_FP16 } td_precision;
@@ -136,6 +137,10 @@ typedef struct td_train_options {
     int32_t accumulate, replicas; /* 1 and 1: a step is a batch */
     td_reduction reduction;
     td_accumulate_changes accumulate_changes; /* by td_accumulate_from */
+    /* This process is a worker of a distributed job (tandem/job.h): gradients are summed over its workers, and with
+     * serve_embedding the tables of all lookups live on its servers. NULL: it trains alone. Must outlive what is planned. */
+    const td_remote *remote;
+    bool serve_embedding; /* offload.embedding = ps */
     td_option_list devices, placements, groups, keep_fp32, recompute;
     char *default_device;
     td_machine *machine;

@@ -15,5 +15,6 @@
 #include "tandem/plan.h"
 #include "tandem/session.h"
 #include "tandem/profiler.h"
+#include "tandem/job.h"
 
 #endif

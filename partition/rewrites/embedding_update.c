@@ -47,7 +47,7 @@ static void count_inputs(td_rewriter *r, int32_t node)
 td_status *td_rewrite_embedding_update(td_rewriter *r, int32_t node, bool *out_changed)
 {
     const td_node *u = &r->graph->nodes[node];
-    if (u->phase != TD_UPDATE || u->n_inputs < 3 || u->inputs[1] < 0)
+    if (u->phase != TD_UPDATE || u->n_inputs < 3 || u->inputs[1] < 0 || u->op->flags & TD_OP_REMOTE)
         return NULL;
     int32_t gradient = r->graph->values[u->inputs[1]].producer;
     if (gradient < 0 || r->uses[u->inputs[1]] != 1 || !is_lookup_gradient(r, gradient))

@@ -121,7 +121,7 @@ td_status *td_rewrite_shared_table_update(td_rewriter *r, int32_t node, bool *ou
 {
     const td_node *u = &r->graph->nodes[node];
     /* Tables that take memory by touched rows are told which rows by each lookup on its own. */
-    if (u->phase != TD_UPDATE || u->n_inputs < 3 || u->inputs[1] < 0 ||
+    if (u->phase != TD_UPDATE || u->n_inputs < 3 || u->inputs[1] < 0 || u->op->flags & TD_OP_REMOTE ||
         r->request->options->tables.storage != TD_TABLE_MEMORY)
         return NULL;
     int32_t n = find_terms(r, u->inputs[1], 0, NULL, NULL);

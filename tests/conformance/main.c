@@ -108,8 +108,9 @@ static bool check_op_gradient(const td_op *op)
 
 static bool is_checked(const options *o, const td_op *op)
 {
-    /* host_call runs a function of the user's: there is nothing to compare. */
-    return (!o->op || strcmp(o->op, op->name) == 0) && strcmp(op->name, "host_call") != 0;
+    /* host_call runs a function of the user's, remote ops ask other ranks: there is nothing to compare. */
+    return (!o->op || strcmp(o->op, op->name) == 0) && strcmp(op->name, "host_call") != 0 &&
+           !(op->flags & TD_OP_REMOTE);
 }
 
 static bool check_device(const options *o, const char *spec)

@@ -1,0 +1,168 @@
+/* See cli/distributed.h. */
+#include "cli/distributed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/version.h"
+
+static bool must_leave;
+
+bool td_distributed_must_leave(void)
+{
+    return must_leave;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------------------- */
+
+static td_status *read_servers(td_section root, int32_t *out_servers)
+{
+    const char *text = td_section_string(root, "ps.servers");
+    char *end = NULL;
+    *out_servers = 0;
+    if (!strcmp(text, "colocated"))
+        return NULL;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || n < 1 || n > 1 << 20)
+        return TD_SECTION_ERROR(root, "ps.servers", "ps.servers is \"%s\"; it must be a number of ranks, or colocated",
+                                text);
+    *out_servers = (int32_t)n;
+    return NULL;
+}
+
+/* Of everything that makes the plan: ranks with other configurations would wait for each other without end. */
+static td_status *fingerprint(const td_config *config, uint64_t *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!stream)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a configuration");
+    td_config_print(config, stream);
+    fclose(stream);
+    *out = td_hash_bytes(text, bytes, td_hash_string(TANDEM_VERSION, 0));
+    free(text);
+    return NULL;
+}
+
+/* A window has a replica for each worker. */
+static td_status *set_replicas(td_config *config, const td_job *job)
+{
+    td_section root = td_config_root(config);
+    const int32_t workers = td_job_workers(job);
+    if (td_section_given(root, "train.replicas") && td_section_int(root, "train.replicas") != workers)
+        return TD_SECTION_ERROR(root, "train.replicas",
+                                "train.replicas is %lld, and there are %d workers: leave it out, or "
+                                "start as many",
+                                (long long)td_section_int(root, "train.replicas"), workers);
+    char *assignment = td_format("train.replicas=%d", workers);
+    td_status *status =
+        assignment ? td_config_set(config, assignment) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a setting");
+    td_free(assignment);
+    return status;
+}
+
+/* Each rank computes with its share of the host's cores, where the configuration does not say otherwise. */
+static td_status *share_cores(td_config *config, const td_job *job)
+{
+    TD_TRY(set_replicas(config, job));
+    if (td_section_given(td_config_root(config), "cpu.threads"))
+        return td_config_resolve(config);
+    char *assignment = td_format("cpu.threads=%d", td_job_threads(job, td_job_rank(job)));
+    td_status *status =
+        assignment ? td_config_set(config, assignment) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a setting");
+    td_free(assignment);
+    return status ? status : td_config_resolve(config);
+}
+
+td_status *td_distributed_open(td_config *config, td_distributed *out)
+{
+    td_section root = td_config_root(config);
+    td_job_options options = {.deadline_s = td_section_seconds(root, "ps.deadline")};
+    *out = (td_distributed){.leads = true};
+    if (!td_job_is_wanted())
+        return NULL;
+    TD_TRY(read_servers(root, &options.servers));
+    TD_TRY(fingerprint(config, &options.fingerprint));
+    TD_TRY(td_job_open(&options, &out->job));
+    out->leads = td_job_worker(out->job) == 0;
+    if (!out->leads)
+        td_log_set(NULL, NULL, TD_LOG_NULL); /* the first worker tells */
+    return share_cores(config, out->job);
+}
+
+/* ---- closing ----------------------------------------------------------------------------------------------------------------- */
+
+/* An error that every rank has is told once: by the first worker, or by the others where that is the one that is lost. */
+static bool will_be_told(const td_status *error)
+{
+    const char *message = td_status_message(error);
+    bool of_all =
+        strstr(message, "is lost:") || strstr(message, "has ended at step") || td_status_code(error) == TD_CANCELLED;
+    return of_all && !strstr(message, "(rank 0 on");
+}
+
+void td_distributed_close(td_distributed *d, const td_status *error)
+{
+    if (!d->job)
+        return;
+    bool cancelled = td_status_code(error) == TD_CANCELLED;
+    td_status *left = NULL;
+    if ((!error || cancelled) && td_job_worker(d->job) >= 0)
+        left = td_job_leave(d->job);
+    must_leave = !td_job_close(d->job, cancelled ? left : error ? error : left);
+    td_status_destroy(left);
+    d->job = NULL;
+    if (!d->leads && error && will_be_told(error) && !freopen("/dev/null", "w", stderr))
+        must_leave = true;
+}
+
+/* ---- a worker's run ------------------------------------------------------------------------------------------------------------ */
+
+void td_distributed_options(const td_distributed *d, td_section root, td_train_options *options)
+{
+    options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
+    if (!d->job)
+        return;
+    options->remote = td_job_remote(d->job);
+    options->replicas = 1; /* of the window's, the one that this worker runs */
+}
+
+/* What about the ranks' cores will hurt, and the flag that mends it. */
+static void warn(const td_job *job, FILE *stream)
+{
+    int32_t crowded = 0, bound = 0;
+    for (int32_t r = 0; r < td_job_ranks(job); r++) {
+        crowded += !td_job_is_bound(job, r) && td_job_threads(job, r) == 1 && td_job_cores(job, r) > 1;
+        bound += td_job_is_bound(job, r) && td_job_cores(job, r) == 1;
+    }
+    if (crowded)
+        fprintf(stream, "%d ranks share their host's cores, one thread each; fewer ranks a host compute faster\n",
+                crowded);
+    if (bound)
+        fprintf(stream,
+                "mpirun binds %d ranks to one core each, so they compute with one thread; for more: mpirun --bind-to "
+                "none\n",
+                bound);
+}
+
+void td_distributed_print(const td_distributed *d, FILE *stream)
+{
+    if (!d->job || !stream)
+        return;
+    for (int32_t r = 0; r < td_job_ranks(d->job); r++)
+        fprintf(stream, "rank %d  %s on %s, %d thread%s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
+                td_job_threads(d->job, r), td_job_threads(d->job, r) == 1 ? "" : "s");
+    warn(d->job, stream);
+}
+
+td_status *td_distributed_meet(const td_distributed *d)
+{
+    int64_t none = 0;
+    return d->job ? td_job_agree(d->job, 0, &none) : NULL;
+}

@@ -1,0 +1,52 @@
+/* A command as one rank of a job under mpirun: its role, its share of the data, and what it says.
+ *
+ *     TD_TRY(td_distributed_open(config, &d));       // d.job NULL: this process is alone, and all calls below do nothing
+ *     if (td_distributed_serves_only(&d))
+ *         status = td_job_serve(d.job);
+ *     ...
+ *     td_distributed_close(&d, status); */
+#ifndef TANDEM_CLI_DISTRIBUTED_H
+#define TANDEM_CLI_DISTRIBUTED_H
+
+#include <stdio.h>
+
+#include "cli/config.h"
+#include "tandem/data.h"
+#include "tandem/job.h"
+
+typedef struct td_distributed {
+    td_job *job;
+    bool leads; /* prints, and writes files: the first worker, or a process that is alone */
+} td_distributed;
+
+/* Also gives the ranks of a host their share of its cores, where the configuration does not say how many threads to use. */
+td_status *td_distributed_open(td_config *config, td_distributed *out);
+/* Leaves the job; with an error ends it for all. Who does not lead keeps an error to itself that the first worker will tell. */
+void td_distributed_close(td_distributed *d, const td_status *error);
+/* After td_distributed_close: MPI could not be finalized, and the process must leave by _exit. */
+bool td_distributed_must_leave(void);
+
+/* Options of a worker. */
+void td_distributed_options(const td_distributed *d, td_section root, td_train_options *options);
+/* Roles and hosts, and what about them will hurt. */
+void td_distributed_print(const td_distributed *d, FILE *stream);
+/* Nobody goes on before all workers are here. */
+td_status *td_distributed_meet(const td_distributed *d) TD_MUST_USE;
+
+/* ---- a worker's share of the data ---- */
+
+/* Of each window of as many batches as there are workers, one is this worker's. Windows end with the epoch; a worker for which
+ * one has no batch gets an empty one. */
+typedef struct td_dealt_source {
+    td_source inner;
+    int32_t workers, worker;
+    td_batch ahead; /* pulled, of the next window */
+    bool has_ahead, at_end;
+    td_field *fields;             /* of a batch, without data */
+    struct td_dealt_batch *empty; /* those that are made here */
+} td_dealt_source;
+
+td_source td_dealt_source_of(td_dealt_source *dealt);
+void td_dealt_source_deinit(td_dealt_source *dealt);
+
+#endif

@@ -1,0 +1,92 @@
+/* Distributed jobs: several processes under mpirun train one model. Some are workers, which run replicas of it on their share of
+ * each window; some are servers, which own the rows of tables; colocated ranks are both.
+ *
+ *     if (td_job_is_wanted()) {
+ *         TD_TRY(td_job_open(&(td_job_options){.servers = 2}, &job));    // every rank; starts MPI
+ *         if (td_job_worker(job) < 0) {
+ *             status = td_job_serve(job);                                 // a server: until the workers leave
+ *         } else {
+ *             options.remote = td_job_remote(job);                        // a worker: plan, store and session as ever
+ *             options.serve_embedding = true;
+ *             ...
+ *         }
+ *         if (!td_job_close(job, status))
+ *             _exit(1);                                                   // MPI could not be finalized
+ *     }
+ *
+ * Workers must make the same plan of the same options, and run the same steps. What one process with as many replicas would
+ * compute, they compute bit for bit, whatever the number of servers. A rank that is lost ends the job for all: every call that
+ * waits returns an error that names it, its host and its last step. */
+#ifndef TANDEM_JOB_H
+#define TANDEM_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct td_job td_job;
+
+typedef struct td_job_options {
+    int32_t servers;      /* ranks that only serve, the last ones; 0: every rank is a worker and a server */
+    double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
+    double patience_s;    /* so long may a rank that lives not answer; 0: 600 */
+    uint64_t fingerprint; /* of what all ranks must agree on; another one is refused at the start */
+} td_job_options;
+
+/* Whether mpirun, or another launcher of MPI, started this process. */
+bool td_job_is_wanted(void);
+/* Every rank of the job calls it. Errors: TD_UNSUPPORTED without MPI; TD_INVALID_ARGUMENT: ranks that disagree, or no rank left
+ * to work. */
+td_status *td_job_open(const td_job_options *options, td_job **out_job) TD_MUST_USE;
+/* Waits for the others and finalizes MPI; with an error it tells them that and why this rank ends. False: MPI was not finalized,
+ * and the process must leave by _exit. NULL is fine. */
+bool td_job_close(td_job *job, const td_status *error);
+
+int32_t td_job_rank(const td_job *job);
+int32_t td_job_ranks(const td_job *job);
+int32_t td_job_workers(const td_job *job);
+int32_t td_job_servers(const td_job *job);
+int32_t td_job_worker(const td_job *job); /* which one this rank is; -1: it only serves */
+int32_t td_job_server(const td_job *job); /* -1: it only works */
+/* "worker 0", "server 1", "worker and server 2": of any rank. */
+const char *td_job_role(const td_job *job, int32_t rank);
+const char *td_job_host(const td_job *job, int32_t rank);
+int32_t td_job_cores(const td_job *job, int32_t rank); /* that the launcher lets it use */
+
+bool td_job_is_bound(const td_job *job, int32_t rank);
+/* Its share of its host's cores: what it should compute with. At least 1. */
+int32_t td_job_threads(const td_job *job, int32_t rank);
+
+/* For td_train_options.remote of a worker; NULL on a server. Lives as long as the job. */
+const td_remote *td_job_remote(td_job *job);
+/* A server's whole work: returns when all workers have left. */
+td_status *td_job_serve(td_job *job) TD_MUST_USE;
+/* A worker's last call before closing: it asks its servers for nothing more. */
+td_status *td_job_leave(td_job *job) TD_MUST_USE;
+/* The largest `mine` of all workers; no worker returns before all have called it. */
+td_status *td_job_agree(td_job *job, int64_t mine, int64_t *out_largest) TD_MUST_USE;
+/* Asks all workers to stop after the same step: any thread, any worker, a signal handler too. */
+void td_job_ask_to_stop(td_job *job);
+/* The window, counted from this job's first, of which all workers know that one of them asked to stop; 0: none has. The same on
+ * every worker once that window is over. */
+int64_t td_job_stops_at(const td_job *job);
+/* The step that messages about this rank tell. */
+void td_job_set_step(td_job *job, int64_t step);
+
+/* What a rank holds of the tables it serves, and how many pulls and pushes it has answered. */
+typedef struct td_job_served {
+    int64_t tables, rows, row_bytes, overhead_bytes;
+    int64_t pulls, pushes, windows;
+} td_job_served;
+/* On a server, after its work. */
+td_job_served td_job_count_served(const td_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

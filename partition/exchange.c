@@ -1,0 +1,87 @@
+/* Pass: what the workers of a distributed job sum up: one node "workers/sum" takes the loss and the gradients of all parameters
+ * that live here, in the order of the parameters' names, and whoever reads them reads its results. Gradients of served tables
+ * are left out: their owners sum them (serve.c). */
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/plan.h"
+
+typedef struct exchange {
+    td_plan *plan;
+    td_value *inputs, *outputs;
+    int32_t *parameters; /* of inputs 1, 2, ... */
+    int32_t n;           /* parameters */
+} exchange;
+
+static void list_parameters(exchange *e)
+{
+    const td_graph *graph = e->plan->graph;
+    for (int32_t v = 0; v < e->plan->n_gradients; v++) {
+        int32_t at = e->n;
+        if (e->plan->gradients[v] < 0 || graph->values[v].served)
+            continue;
+        for (; at > 0 && strcmp(graph->values[e->parameters[at - 1]].name, graph->values[v].name) > 0; at--)
+            e->parameters[at] = e->parameters[at - 1];
+        e->parameters[at] = v;
+        e->n++;
+    }
+}
+
+static td_status *add_sum(exchange *e, int32_t workers)
+{
+    td_plan *plan = e->plan;
+    td_graph *graph = plan->graph;
+    list_parameters(e);
+    e->inputs[0] = (td_value){graph, plan->loss};
+    for (int32_t i = 0; i < e->n; i++)
+        e->inputs[1 + i] = (td_value){graph, plan->gradients[e->parameters[i]]};
+    const td_attr attrs[2] = {TD_INT("outputs", 1 + e->n), TD_INT("workers", workers)};
+    td_graph_add(graph, "rank_sum", "workers/sum", e->inputs, 1 + e->n, attrs, 2, e->outputs, 1 + e->n);
+    if (graph->failed)
+        return td_graph_check(graph);
+    for (int32_t i = 0; i < e->n; i++) {
+        graph->values[e->outputs[1 + i].id].parameter = e->parameters[i];
+        plan->gradients[e->parameters[i]] = e->outputs[1 + i].id;
+    }
+    plan->loss = e->outputs[0].id;
+    return NULL;
+}
+
+static td_status *check_options(const td_train_options *options, int32_t workers)
+{
+    if (options->clip_norm > 0 && options->serve_embedding && workers > 1)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "train.clip_norm is not there for tables that are served to several workers; it is for "
+                        "offload.embedding: none or cpu");
+    if (options->on_nan == TD_NAN_SKIP)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "train.on_nan: skip is not there for several workers; without it the job stops");
+    if (options->accumulate > 1 || options->accumulate_changes.n)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "train.accumulate is not there for the workers of a job: more workers, or a larger "
+                        "data.batch");
+    if (options->precision == TD_MIXED_FP16)
+        return TD_ERROR(TD_UNSUPPORTED, "train.precision: fp16 is not there for several workers; bf16 and fp32 are");
+    return NULL;
+}
+
+td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
+{
+    if (!plan->training || !plan->remote)
+        return NULL;
+    TD_TRY(check_options(request->options, request->workers));
+    exchange e = {.plan = plan};
+    td_status *status = TD_NEW(e.inputs, plan->n_gradients + 2);
+    if (!status)
+        status = TD_NEW(e.outputs, plan->n_gradients + 2);
+    if (!status)
+        status = TD_NEW(e.parameters, plan->n_gradients + 1);
+    plan->graph->phase = TD_BACKWARD;
+    if (!status)
+        status = add_sum(&e, request->workers);
+    plan->graph->phase = TD_FORWARD;
+    td_free(e.inputs);
+    td_free(e.outputs);
+    td_free(e.parameters);
+    return status;
+}

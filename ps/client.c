@@ -1,0 +1,431 @@
+/* A worker's side of served tables: td_remote over messages. Tables are cut into ranges of ids, one per server; keys ascend, so
+ * what a server is asked is a stretch of them, and its answer a stretch of the rows. See runtime/remote.h for what is promised. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "ps/job_state.h"
+
+td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer)
+{
+    if (bytes > job->staging_bytes[which]) {
+        td_free(job->staging[which]);
+        job->staging_bytes[which] = 0;
+        job->staging[which] = td_realloc(NULL, (size_t)bytes, 1);
+        if (!job->staging[which])
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages of %" PRId64 " bytes", bytes);
+        job->staging_bytes[which] = bytes;
+    }
+    *(char **)out_pointer = job->staging[which];
+    return NULL;
+}
+
+/* ---- one question, one answer ------------------------------------------------------------------------------------------------ */
+
+/* Words and bytes to a server; its words and bytes back, answer->bytes being the room. */
+static td_status *ask(td_job *job, int32_t server, td_parcel *question, td_parcel *answer)
+{
+    question->peer = answer->peer = job->first_server + server;
+    question->number = answer->number = (uint64_t)++job->asked;
+    answer->kind = td_reply_of(question->kind);
+    td_comm_receive(job->comm, answer);
+    td_comm_send(job->comm, question);
+    TD_TRY(td_comm_wait(job->comm, question));
+    return td_comm_wait(job->comm, answer);
+}
+
+static int32_t owner_of(const td_job *job, int32_t table, int64_t key)
+{
+    const int64_t rows = job->tables[table].definition.rows;
+    int32_t server = (int32_t)((__int128)key * job->servers / (rows ? rows : 1));
+    while (server + 1 < job->servers && key >= td_range(rows, server + 1, job->servers))
+        server++;
+    while (server > 0 && key < td_range(rows, server, job->servers))
+        server--;
+    return server;
+}
+
+static int64_t row_bytes_of(const td_job *job, int32_t table, int32_t array)
+{
+    const td_shard_definition *d = &job->tables[table].definition;
+    if (array == 0)
+        return d->dim * (int64_t)td_dtype_bytes((td_dtype)d->dtype);
+    return (d->state_per_row[array - 1] ? 1 : d->dim) * (int64_t)sizeof(float);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------------------ */
+
+/* Field by field over zeros: owners compare the bytes of what different workers say. */
+static td_status *define(const td_remote_table *table, td_shard_definition *out)
+{
+    memset(out, 0, sizeof *out);
+    out->kind = TD_SHARD_ARRAY;
+    out->dtype = (int32_t)table->dtype;
+    out->rows = table->rows;
+    out->dim = table->dim;
+    out->seed = table->seed;
+    out->initial.kind = table->initial.kind;
+    out->initial.a = table->initial.a;
+    out->initial.b = table->initial.b;
+    out->n_states = table->n_states;
+    if (strlen(table->name) >= sizeof out->name)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "a served table's name has at most %d characters: \"%s\"",
+                        TD_SHARD_NAME - 1, table->name);
+    (void)strncpy(out->name, table->name, sizeof out->name - 1);
+    (void)strncpy(out->rule, table->rule ? table->rule : "", sizeof out->rule - 1);
+    for (int32_t s = 0; s < table->n_states; s++) {
+        (void)strncpy(out->state_names[s], table->state_names[s], sizeof out->state_names[s] - 1);
+        out->state_per_row[s] = table->state_per_row[s];
+        out->state_initial[s] = table->state_initial[s];
+    }
+    return NULL;
+}
+
+static td_status *add_table(void *self, const td_remote_table *table, int32_t *out_table)
+{
+    td_job *job = self;
+    td_client_table made;
+    memset(&made, 0, sizeof made);
+    TD_TRY(define(table, &made.definition));
+    for (int64_t t = 0; t < job->n_tables; t++)
+        if (strcmp(job->tables[t].definition.name, table->name) == 0) {
+            *out_table = (int32_t)t;
+            return NULL;
+        }
+    TD_TRY(td_grow(&job->tables, &job->tables_capacity, job->n_tables, sizeof *job->tables));
+    *out_table = (int32_t)job->n_tables;
+    job->tables[job->n_tables++] = made;
+    for (int32_t s = 0; s < job->servers; s++) {
+        td_parcel question = {.kind = TD_ASK_TABLE,
+                              .words = {(uint64_t)*out_table},
+                              .data = &made.definition,
+                              .bytes = sizeof made.definition};
+        td_parcel answer = {0};
+        TD_TRY(ask(job, s, &question, &answer));
+    }
+    return NULL;
+}
+
+/* ---- a message to each server -------------------------------------------------------------------------------------------------- */
+
+/* The stretch of a part that a server owns. */
+typedef struct stretch {
+    int64_t first, n;
+} stretch;
+
+static int64_t stretch_end(const td_job *job, const td_remote_part *part, const int64_t *keys, int64_t n,
+                           int32_t server)
+{
+    const int64_t rows = job->tables[part->table].definition.rows;
+    return server + 1 == job->servers ? n : td_first_at_least(keys, n, td_range(rows, server + 1, job->servers));
+}
+
+/* One message per server, all in one piece of memory. */
+typedef struct exchange {
+    td_parcel *questions, *answers;
+    stretch *stretches; /* [server, part] */
+} exchange;
+
+static td_status *begin_round(const td_job *job, int32_t parts, exchange *r)
+{
+    *r = (exchange){0};
+    TD_TRY(TD_NEW(r->questions, job->servers));
+    TD_TRY(TD_NEW(r->answers, job->servers));
+    return TD_NEW(r->stretches, (int64_t)job->servers * parts + 1);
+}
+
+static void end_round(exchange *r)
+{
+    td_free(r->questions);
+    td_free(r->answers);
+    td_free(r->stretches);
+}
+
+/* ---- pull ---------------------------------------------------------------------------------------------------------------------- */
+
+static void cut_pull(const td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+{
+    for (int32_t p = 0; p < n; p++) {
+        int64_t first = 0;
+        for (int32_t s = 0; s < job->servers; s++) {
+            const int64_t end = stretch_end(job, &parts[p], parts[p].keys, parts[p].n, s);
+            r->stretches[s * n + p] = (stretch){first, end - first};
+            first = end;
+        }
+    }
+}
+
+/* Writes a server's question at `out`; returns its bytes, and those of the answer. */
+static int64_t write_pull(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, char *out,
+                          int64_t *out_answer)
+{
+    td_wire_part *wire = (td_wire_part *)(void *)out;
+    char *keys = out + n * (int64_t)sizeof *wire;
+    *out_answer = 0;
+    for (int32_t p = 0; p < n; p++) {
+        wire[p] = (td_wire_part){parts[p].table, of[p].n};
+        if (of[p].n)
+            memcpy(keys, parts[p].keys + of[p].first, (size_t)of[p].n * sizeof(int64_t));
+        keys += of[p].n * (int64_t)sizeof(int64_t);
+        *out_answer += of[p].n * row_bytes_of(job, parts[p].table, 0);
+    }
+    return keys - out;
+}
+
+/* Rows of a server's answer to where the parts want them. */
+static void spread(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, const char *rows)
+{
+    for (int32_t p = 0; p < n; p++) {
+        const int64_t row_bytes = row_bytes_of(job, parts[p].table, 0);
+        if (of[p].n)
+            memcpy((char *)parts[p].rows + of[p].first * row_bytes, rows, (size_t)(of[p].n * row_bytes));
+        rows += of[p].n * row_bytes;
+    }
+}
+
+static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, const exchange *r)
+{
+    int64_t keys = 0, bytes = 0;
+    char *questions = NULL, *answers = NULL;
+    cut_pull(job, parts, n, r);
+    for (int32_t p = 0; p < n; p++) {
+        keys += parts[p].n;
+        bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
+    }
+    TD_TRY(td_client_room(job, 0, job->servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t),
+                          &questions));
+    if (n > 1)
+        TD_TRY(td_client_room(job, 1, bytes + 1, &answers));
+    else
+        answers = parts[0].rows; /* the stretches of one part lie one after another */
+    for (int32_t s = 0; s < job->servers; s++) {
+        int64_t answer = 0;
+        const int64_t question = write_pull(job, parts, n, &r->stretches[s * n], questions, &answer);
+        const uint64_t number = (uint64_t)++job->asked;
+        r->questions[s] = (td_parcel){.peer = job->first_server + s,
+                                      .kind = TD_ASK_PULL,
+                                      .number = number,
+                                      .words = {(uint64_t)job->pushed, (uint64_t)n, begin},
+                                      .data = questions,
+                                      .bytes = question};
+        r->answers[s] = (td_parcel){.peer = job->first_server + s,
+                                    .kind = td_reply_of(TD_ASK_PULL),
+                                    .number = number,
+                                    .data = answers,
+                                    .bytes = answer};
+        td_comm_receive(job->comm, &r->answers[s]);
+        td_comm_send(job->comm, &r->questions[s]);
+        questions += question;
+        answers += answer;
+    }
+    for (int32_t s = 0; s < job->servers; s++) {
+        TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
+        TD_TRY(td_comm_wait(job->comm, &r->answers[s]));
+        if (n > 1)
+            spread(job, parts, n, &r->stretches[s * n], r->answers[s].data);
+    }
+    return NULL;
+}
+
+static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
+{
+    td_job *job = self;
+    exchange r;
+    td_status *status = begin_round(job, n, &r);
+    if (!status && n)
+        status = pull_round(job, parts, n, begin, &r);
+    end_round(&r);
+    return status;
+}
+
+/* ---- push ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Places ascend with their keys, so the rows of a server are a stretch of the gradient too. */
+static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+{
+    for (int32_t p = 0; p < n; p++) {
+        int64_t first = 0;
+        for (int32_t s = 0; s < job->servers; s++) {
+            const int64_t rows = job->tables[parts[p].table].definition.rows;
+            const int64_t least = td_range(rows, s + 1, job->servers);
+            int64_t end = parts[p].n, low = first;
+            while (s + 1 < job->servers && low < end) {
+                const int64_t middle = low + (end - low) / 2;
+                if (parts[p].keys[parts[p].places[middle]] < least)
+                    low = middle + 1;
+                else
+                    end = middle;
+            }
+            r->stretches[s * n + p] = (stretch){first, end - first};
+            first = end;
+        }
+    }
+}
+
+static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, char *out)
+{
+    td_wire_part *wire = (td_wire_part *)(void *)out;
+    int64_t *keys = (int64_t *)(void *)(wire + n);
+    for (int32_t p = 0; p < n; p++) {
+        wire[p] = (td_wire_part){parts[p].table, of[p].n};
+        for (int64_t i = 0; i < of[p].n; i++)
+            *keys++ = parts[p].keys[parts[p].places[of[p].first + i]];
+    }
+    float *numbers = (float *)(void *)keys;
+    for (int32_t p = 0; p < n; p++, numbers += TD_COEFFICIENTS)
+        memcpy(numbers, parts[p].coefficients, TD_COEFFICIENTS * sizeof *numbers);
+    for (int32_t p = 0; p < n; p++) {
+        const int64_t dim = job->tables[parts[p].table].definition.dim;
+        if (of[p].n)
+            memcpy(numbers, parts[p].gradients + of[p].first * dim, (size_t)(of[p].n * dim) * sizeof *numbers);
+        numbers += of[p].n * dim;
+    }
+    const int64_t bytes = (char *)numbers - out;
+    return bytes;
+}
+
+static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+{
+    enum { ALIGNED = 8 };
+    int64_t bytes =
+        job->servers * (n * (int64_t)(sizeof(td_wire_part) + TD_COEFFICIENTS * sizeof(float)) + (int64_t)ALIGNED);
+    char *out = NULL;
+    cut_push(job, parts, n, r);
+    for (int32_t p = 0; p < n; p++)
+        bytes += parts[p].n *
+                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
+    TD_TRY(td_client_room(job, 0, bytes, &out));
+    job->pushed++;
+    for (int32_t s = 0; s < job->servers; s++) {
+        const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
+        r->questions[s] = (td_parcel){.peer = job->first_server + s,
+                                      .kind = TD_ASK_PUSH,
+                                      .number = (uint64_t)++job->asked,
+                                      .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker},
+                                      .data = out,
+                                      .bytes = length};
+        td_comm_send(job->comm, &r->questions[s]);
+        out += (length + ALIGNED - 1) / ALIGNED * ALIGNED;
+    }
+    for (int32_t s = 0; s < job->servers; s++)
+        TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
+    return NULL;
+}
+
+static td_status *push(void *self, const td_remote_part *parts, int32_t n)
+{
+    td_job *job = self;
+    exchange r;
+    td_status *status = begin_round(job, n, &r);
+    if (!status && n)
+        status = push_round(job, parts, n, &r);
+    end_round(&r);
+    return status;
+}
+
+/* ---- rows in and out ------------------------------------------------------------------------------------------------------------- */
+
+/* The cursor says the server in its upper bits, and that server's own cursor below. */
+enum { CURSOR_BITS = 48 };
+
+static td_status *read_rows(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
+                            void *out_rows, int64_t *out_n)
+{
+    td_job *job = self;
+    const int64_t row_bytes = row_bytes_of(job, table, array), mask = (INT64_C(1) << CURSOR_BITS) - 1;
+    int32_t server = (int32_t)(*cursor >> CURSOR_BITS);
+    char *room = NULL;
+    *out_n = 0;
+    TD_TRY(td_client_room(job, 1, most * (row_bytes + (int64_t)sizeof *out_keys), &room));
+    td_parcel question = {.kind = TD_ASK_READ,
+                          .words = {(uint64_t)table, (uint64_t)array, (uint64_t)(*cursor & mask), (uint64_t)most}};
+    td_parcel answer = {.data = room, .bytes = most * (row_bytes + (int64_t)sizeof *out_keys)};
+    TD_TRY(ask(job, server, &question, &answer));
+    *out_n = (int64_t)answer.words[0];
+    memcpy(out_keys, room, (size_t)*out_n * sizeof *out_keys);
+    memcpy(out_rows, room + *out_n * (int64_t)sizeof *out_keys, (size_t)(*out_n * row_bytes));
+    *cursor = (int64_t)answer.words[1];
+    if (*cursor >= 0)
+        *cursor |= (int64_t)server << CURSOR_BITS;
+    else if (server + 1 < job->servers)
+        *cursor = (int64_t)(server + 1) << CURSOR_BITS;
+    return NULL;
+}
+
+static td_status *write_some(td_job *job, int32_t server, int32_t table, int32_t array, const int64_t *keys, int64_t n,
+                             const char *rows)
+{
+    const int64_t row_bytes = row_bytes_of(job, table, array);
+    char *room = NULL;
+    TD_TRY(td_client_room(job, 0, n * (row_bytes + (int64_t)sizeof *keys), &room));
+    memcpy(room, keys, (size_t)n * sizeof *keys);
+    memcpy(room + n * (int64_t)sizeof *keys, rows, (size_t)(n * row_bytes));
+    td_parcel question = {.kind = TD_ASK_WRITE,
+                          .words = {(uint64_t)table, (uint64_t)array, (uint64_t)n},
+                          .data = room,
+                          .bytes = n * (row_bytes + (int64_t)sizeof *keys)};
+    td_parcel answer = {0};
+    return ask(job, server, &question, &answer);
+}
+
+static td_status *write_rows(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows)
+{
+    td_job *job = self;
+    const int64_t row_bytes = row_bytes_of(job, table, array);
+    for (int64_t first = 0, end; first < n; first = end) {
+        const int32_t server = owner_of(job, table, keys[first]);
+        for (end = first + 1; end < n && owner_of(job, table, keys[end]) == server;)
+            end++;
+        TD_TRY(
+            write_some(job, server, table, array, keys + first, end - first, (const char *)rows + first * row_bytes));
+    }
+    return NULL;
+}
+
+/* A question about a table to all servers; the sum of their answers. */
+static td_status *about_table(td_job *job, uint32_t kind, int32_t table, uint64_t *out_sum)
+{
+    *out_sum = 0;
+    for (int32_t s = 0; s < job->servers; s++) {
+        td_parcel question = {.kind = kind, .words = {(uint64_t)table}};
+        td_parcel answer = {0};
+        TD_TRY(ask(job, s, &question, &answer));
+        *out_sum += answer.words[0];
+    }
+    return NULL;
+}
+
+static td_status *clear(void *self, int32_t table)
+{
+    uint64_t none;
+    return about_table(self, TD_ASK_CLEAR, table, &none);
+}
+
+static td_status *count(void *self, int32_t table, int64_t *out_rows)
+{
+    uint64_t rows = 0;
+    td_status *status = about_table(self, TD_ASK_COUNT, table, &rows);
+    *out_rows = (int64_t)rows;
+    return status;
+}
+
+static td_status *checksum(void *self, int32_t table, uint64_t *out_sum)
+{
+    return about_table(self, TD_ASK_CHECKSUM, table, out_sum);
+}
+
+void td_client_fill(td_job *job)
+{
+    job->remote = (td_remote){.self = job,
+                              .workers = job->workers,
+                              .worker = job->worker,
+                              .add_table = add_table,
+                              .pull = pull,
+                              .push = push,
+                              .sum = td_client_sum,
+                              .read = read_rows,
+                              .write = write_rows,
+                              .clear = clear,
+                              .count = count,
+                              .checksum = checksum};
+}

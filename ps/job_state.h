@@ -1,0 +1,48 @@
+/* A job's own structure: roles, the worker's side of tables, and the server's. */
+#ifndef TANDEM_PS_JOB_STATE_H
+#define TANDEM_PS_JOB_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ps/protocol.h"
+#include "ps/server.h"
+#include "runtime/remote.h"
+#include "tandem/job.h"
+
+/* What a worker knows of a table: `rows` are those of all its owners. */
+typedef struct td_client_table {
+    td_shard_definition definition;
+} td_client_table;
+
+struct td_job {
+    td_comm *comm;
+    td_job_options options;
+    int32_t workers, servers, first_server; /* servers are the ranks from first_server on */
+    int32_t worker, server;                 /* which this rank is; -1: it is none */
+    char (*roles)[TD_COMM_NAME];
+    td_remote remote;
+    /* worker */
+    td_client_table *tables;
+    int64_t n_tables, tables_capacity;
+    int64_t pushed, asked, agreed, summed; /* windows; requests, agreements and sums so far: numbers of messages */
+    atomic_bool asked_to_stop;
+    atomic_llong stops_at;
+    char *staging[3]; /* of pulls and pushes: questions, answers; of sums */
+    int64_t staging_bytes[3];
+    /* server */
+    td_server *serving;
+    pthread_t service; /* of a colocated server */
+    bool has_service;
+};
+
+/* ---- client.c ---- */
+void td_client_fill(td_job *job);
+/* A buffer of this worker that lasts until the next call with the same index. */
+td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer) TD_MUST_USE;
+
+/* ---- sum.c ---- */
+td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+                         int64_t samples) TD_MUST_USE;
+
+#endif

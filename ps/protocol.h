@@ -1,0 +1,56 @@
+/* What workers and servers say to each other: kinds of messages and the layout of their bytes. Not compatible between versions;
+ * ranks of other versions are refused at the start. */
+#ifndef TANDEM_PS_PROTOCOL_H
+#define TANDEM_PS_PROTOCOL_H
+
+#include <string.h>
+
+#include "ps/comm.h"
+#include "ps/shard.h"
+
+enum {
+    TD_ASK_TABLE =
+        TD_REQUESTS, /* words: table; bytes: td_shard_definition with the whole table's rows. Answered empty */
+    TD_ASK_PULL,     /* words: windows that must be applied, parts, begin; bytes: parts, keys. Answer: rows */
+    TD_ASK_PUSH,     /* words: window, parts, worker; bytes: parts, keys, coefficients, rows. No answer */
+    TD_ASK_READ,     /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
+    TD_ASK_WRITE,    /* words: table, array, n; bytes: keys, rows. Answered empty */
+    TD_ASK_CLEAR,    /* words: table. Answered empty */
+    TD_ASK_COUNT,    /* words: table. Answer: words rows */
+    TD_ASK_CHECKSUM, /* words: table. Answer: words sum */
+    TD_ASK_LEAVE     /* a worker asks nothing more. No answer */
+};
+
+/* Replies: td_reply_of(kind) by number; and what workers tell each other. */
+enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE };
+
+static inline uint32_t td_reply_of(uint32_t kind)
+{
+    return kind - TD_REQUESTS + TD_REPLIES;
+}
+
+typedef struct td_wire_part {
+    int64_t table, n;
+} td_wire_part;
+
+/* The rows of an array table that server s of n owns: [td_range(rows, s, n), td_range(rows, s + 1, n)). */
+static inline int64_t td_range(int64_t rows, int64_t s, int64_t n)
+{
+    return (int64_t)((__int128)rows * s / n);
+}
+
+/* The first place among ascending keys whose key is at least `least`. */
+static inline int64_t td_first_at_least(const int64_t *keys, int64_t n, int64_t least)
+{
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (keys[middle] < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+#endif

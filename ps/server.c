@@ -1,0 +1,407 @@
+/* See server.h. */
+#include "ps/server.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/fold.h"
+#include "ps/protocol.h"
+
+enum {
+    MOST_WINDOWS =
+        2 /* that workers may be ahead of each other: who has pushed one waits for all before its next pull */
+};
+
+struct td_server {
+    td_comm *comm;
+    int32_t index, servers, workers, left;
+    td_shard **shards; /* by the workers' numbers of tables */
+    int64_t n_shards, shards_capacity;
+    int64_t applied;                   /* windows */
+    td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each worker's, or NULL */
+    td_request *parked;                /* pulls that wait */
+    td_fold fold;
+    char *answer; /* of pulls and reads */
+    int64_t answer_bytes;
+    td_job_served served;
+};
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, td_server **out_server)
+{
+    td_server *server = NULL;
+    *out_server = NULL;
+    TD_TRY(TD_NEW(server, 1));
+    *server = (td_server){.comm = comm, .index = index, .servers = servers, .workers = workers};
+    td_status *status = NULL;
+    for (int32_t i = 0; i < MOST_WINDOWS && !status; i++)
+        status = TD_NEW(server->pushes[i], workers);
+    if (status) {
+        td_server_destroy(server);
+        return status;
+    }
+    *out_server = server;
+    return NULL;
+}
+
+void td_server_destroy(td_server *server)
+{
+    if (!server)
+        return;
+    for (int64_t i = 0; i < server->n_shards; i++)
+        td_shard_destroy(server->shards[i]);
+    for (int32_t i = 0; i < MOST_WINDOWS; i++) {
+        for (int32_t w = 0; server->pushes[i] && w < server->workers; w++)
+            td_comm_free_request(server->pushes[i][w]);
+        td_free(server->pushes[i]);
+    }
+    while (server->parked) {
+        td_request *request = server->parked;
+        server->parked = request->next;
+        td_comm_free_request(request);
+    }
+    td_fold_deinit(&server->fold);
+    td_free(server->shards);
+    td_free(server->answer);
+    td_free(server);
+}
+
+td_job_served td_server_count(const td_server *server)
+{
+    td_job_served served = server->served;
+    served.tables = server->n_shards;
+    served.windows = server->applied;
+    for (int64_t i = 0; i < server->n_shards; i++) {
+        int64_t rows, overhead;
+        td_shard_bytes(server->shards[i], &rows, &overhead);
+        served.rows += server->shards[i]->n;
+        served.row_bytes += rows;
+        served.overhead_bytes += overhead;
+    }
+    return served;
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------------------------- */
+
+static td_status *room_for_answer(td_server *server, int64_t bytes)
+{
+    if (bytes <= server->answer_bytes)
+        return NULL;
+    char *answer = td_realloc(server->answer, (size_t)bytes, 1);
+    if (!answer)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an answer of %" PRId64 " bytes", bytes);
+    server->answer = answer;
+    server->answer_bytes = bytes;
+    return NULL;
+}
+
+static td_status *answer(td_server *server, const td_request *request, uint64_t word0, uint64_t word1, int64_t bytes)
+{
+    td_parcel parcel = {.peer = request->from,
+                        .kind = td_reply_of(request->kind),
+                        .number = request->number,
+                        .words = {word0, word1},
+                        .data = server->answer,
+                        .bytes = bytes};
+    td_comm_send(server->comm, &parcel);
+    return td_comm_wait(server->comm, &parcel);
+}
+
+static td_status *shard_of(const td_server *server, int64_t table, td_shard **out_shard)
+{
+    if (table < 0 || table >= server->n_shards)
+        return TD_ERROR(TD_INTERNAL, "a worker asks for table %" PRId64 " of %" PRId64, table, server->n_shards);
+    *out_shard = server->shards[table];
+    return NULL;
+}
+
+/* Where the parts of a request end, checked against its length. */
+static td_status *check_parts(const td_request *request, int64_t parts, int64_t *out_keys)
+{
+    const td_wire_part *part = request->data;
+    int64_t at = parts * (int64_t)sizeof *part;
+    *out_keys = 0;
+    if (parts < 0 || at > request->bytes)
+        return TD_ERROR(TD_INTERNAL, "a message of %" PRId64 " bytes cannot have %" PRId64 " parts", request->bytes,
+                        parts);
+    for (int64_t i = 0; i < parts; i++)
+        *out_keys += part[i].n;
+    if (*out_keys < 0 || *out_keys > (request->bytes - at) / (int64_t)sizeof(int64_t))
+        return TD_ERROR(TD_INTERNAL, "a message of %" PRId64 " bytes cannot have %" PRId64 " keys", request->bytes,
+                        *out_keys);
+    return NULL;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------------------------------------- */
+
+static td_status *make_shard(td_server *server, const td_request *request)
+{
+    const int64_t table = (int64_t)request->words[0];
+    td_shard_definition d;
+    if (request->bytes != (int64_t)sizeof d)
+        return TD_ERROR(TD_INTERNAL, "a table's definition of %" PRId64 " bytes", request->bytes);
+    memcpy(&d, request->data, sizeof d);
+    const int64_t rows = d.rows;
+    d.first = td_range(rows, server->index, server->servers);
+    d.rows = td_range(rows, server->index + 1, server->servers) - d.first;
+    if (table < server->n_shards) {
+        if (memcmp(&server->shards[table]->definition, &d, sizeof d) != 0)
+            return TD_ERROR(TD_INVALID_ARGUMENT, "workers disagree about table %" PRId64 ", \"%s\" and \"%s\"", table,
+                            server->shards[table]->definition.name, d.name);
+        return answer(server, request, 0, 0, 0);
+    }
+    TD_TRY(td_grow(&server->shards, &server->shards_capacity, server->n_shards, sizeof *server->shards));
+    TD_TRY(td_shard_create(&d, &server->shards[server->n_shards]));
+    server->n_shards++;
+    return answer(server, request, 0, 0, 0);
+}
+
+/* ---- pulls ----------------------------------------------------------------------------------------------------------------- */
+
+static td_status *pull(td_server *server, const td_request *request)
+{
+    const int64_t parts = (int64_t)request->words[1];
+    const td_wire_part *part = request->data;
+    int64_t all = 0, at = 0, bytes = 0;
+    TD_TRY(check_parts(request, parts, &all));
+    const int64_t *keys = (const int64_t *)(part + parts);
+    for (int64_t i = 0; i < parts; i++) {
+        td_shard *shard = NULL;
+        TD_TRY(shard_of(server, part[i].table, &shard));
+        bytes += part[i].n * shard->arrays[0].row_bytes;
+    }
+    TD_TRY(room_for_answer(server, bytes));
+    for (int64_t i = 0; i < parts; keys += part[i++].n) {
+        td_shard *shard = server->shards[part[i].table];
+        TD_TRY(td_shard_pull(shard, keys, part[i].n, request->words[2] != 0, server->answer + at));
+        at += part[i].n * shard->arrays[0].row_bytes;
+    }
+    server->served.pulls++;
+    return answer(server, request, 0, 0, bytes);
+}
+
+/* Answers what waits and may be answered now. */
+static td_status *answer_parked(td_server *server)
+{
+    td_request **at = &server->parked;
+    td_status *status = NULL;
+    while (*at && !status) {
+        td_request *request = *at;
+        if ((int64_t)request->words[0] > server->applied) {
+            at = &request->next;
+            continue;
+        }
+        *at = request->next;
+        status = pull(server, request);
+        td_comm_free_request(request);
+    }
+    return status;
+}
+
+/* ---- pushes ---------------------------------------------------------------------------------------------------------------- */
+
+/* Where part `i` of a push lies. */
+static void locate(const td_server *server, const td_request *request, int64_t i, td_fold_rows *out,
+                   const float **out_coefficients)
+{
+    const int64_t parts = (int64_t)request->words[1];
+    const td_wire_part *part = request->data;
+    const int64_t *keys = (const int64_t *)(part + parts);
+    int64_t all = 0, before = 0, rows_before = 0;
+    for (int64_t k = 0; k < parts; k++) {
+        all += part[k].n;
+        before += k < i ? part[k].n : 0;
+        rows_before += k < i ? part[k].n * server->shards[part[k].table]->definition.dim : 0;
+    }
+    const float *coefficients = (const float *)(keys + all);
+    *out_coefficients = coefficients + i * TD_COEFFICIENTS;
+    *out = (td_fold_rows){.n = part[i].n,
+                          .dim = server->shards[part[i].table]->definition.dim,
+                          .keys = keys + before,
+                          .rows = coefficients + parts * TD_COEFFICIENTS + rows_before};
+}
+
+static td_status *check_push(const td_server *server, const td_request *request)
+{
+    const int64_t parts = (int64_t)request->words[1];
+    int64_t all = 0, bytes = 0;
+    TD_TRY(check_parts(request, parts, &all));
+    const td_wire_part *part = request->data;
+    bytes = parts * (int64_t)(sizeof *part + TD_COEFFICIENTS * sizeof(float)) + all * (int64_t)sizeof(int64_t);
+    for (int64_t i = 0; i < parts; i++) {
+        td_shard *shard = NULL;
+        TD_TRY(shard_of(server, part[i].table, &shard));
+        bytes += part[i].n * shard->definition.dim * (int64_t)sizeof(float);
+    }
+    if (bytes == request->bytes)
+        return NULL;
+    return TD_ERROR(TD_INTERNAL, "a push of %" PRId64 " bytes, not %" PRId64, request->bytes, bytes);
+}
+
+/* One table's gradients of all workers: the first that has rows begins, the others are added in order. */
+static td_status *apply_table(td_server *server, td_request *const *pushes, int64_t i)
+{
+    td_fold_rows rows, more;
+    const float *coefficients = NULL, *theirs = NULL;
+    const td_wire_part *part = pushes[0]->data;
+    td_shard *shard = server->shards[part[i].table];
+    locate(server, pushes[0], i, &rows, &coefficients);
+    td_fold_begin(&server->fold, &rows);
+    for (int32_t w = 1; w < server->workers; w++) {
+        locate(server, pushes[w], i, &more, &theirs);
+        TD_TRY(td_fold_add(&server->fold, &more));
+    }
+    rows = td_fold_result(&server->fold);
+    return td_shard_push(shard, rows.keys, rows.n, rows.rows, coefficients);
+}
+
+static td_status *apply(td_server *server)
+{
+    td_request **pushes = server->pushes[(server->applied + 1) % MOST_WINDOWS];
+    const int64_t parts = (int64_t)pushes[0]->words[1];
+    td_status *status = NULL;
+    for (int32_t w = 0; w < server->workers && !status; w++)
+        if ((int64_t)pushes[w]->words[1] != parts)
+            status = TD_ERROR(TD_INTERNAL, "workers push different tables");
+    for (int64_t i = 0; i < parts && !status; i++)
+        status = apply_table(server, pushes, i);
+    for (int32_t w = 0; w < server->workers; w++) {
+        td_comm_free_request(pushes[w]);
+        pushes[w] = NULL;
+    }
+    server->applied++;
+    return status;
+}
+
+static bool is_complete(const td_server *server)
+{
+    td_request *const *pushes = server->pushes[(server->applied + 1) % MOST_WINDOWS];
+    for (int32_t w = 0; w < server->workers; w++)
+        if (!pushes[w])
+            return false;
+    return true;
+}
+
+/* Takes the request. */
+static td_status *push(td_server *server, td_request *request)
+{
+    const int64_t window = (int64_t)request->words[0], worker = (int64_t)request->words[2];
+    td_status *status = check_push(server, request);
+    bool expected =
+        worker >= 0 && worker < server->workers && window > server->applied && window <= server->applied + MOST_WINDOWS;
+    if (!status && (!expected || server->pushes[window % MOST_WINDOWS][worker]))
+        status = TD_ERROR(TD_INTERNAL, "worker %" PRId64 " pushes window %" PRId64 " while %" PRId64 " are applied",
+                          worker, window, server->applied);
+    if (status) {
+        td_comm_free_request(request);
+        return status;
+    }
+    server->pushes[window % MOST_WINDOWS][worker] = request;
+    server->served.pushes++;
+    while (!status && is_complete(server)) {
+        status = apply(server);
+        if (!status)
+            status = answer_parked(server);
+    }
+    return status;
+}
+
+/* ---- rows in and out --------------------------------------------------------------------------------------------------------- */
+
+static td_status *read_rows(td_server *server, const td_request *request)
+{
+    td_shard *shard = NULL;
+    const int32_t array = (int32_t)request->words[1];
+    int64_t cursor = (int64_t)request->words[2], most = (int64_t)request->words[3];
+    TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
+    if (array < 0 || array >= shard->n_arrays || most < 1)
+        return TD_ERROR(TD_INTERNAL, "\"%s\" has no array %d", shard->definition.name, array);
+    const int64_t row_bytes = shard->arrays[array].row_bytes;
+    TD_TRY(room_for_answer(server, most * (row_bytes + (int64_t)sizeof(int64_t))));
+    int64_t *keys = (int64_t *)(void *)server->answer;
+    const int64_t n = td_shard_read(shard, array, &cursor, most, keys, server->answer + most * (int64_t)sizeof *keys);
+    memmove(keys + n, server->answer + most * (int64_t)sizeof *keys, (size_t)(n * row_bytes));
+    return answer(server, request, (uint64_t)n, (uint64_t)cursor, n * (row_bytes + (int64_t)sizeof *keys));
+}
+
+static td_status *write_rows(td_server *server, const td_request *request)
+{
+    td_shard *shard = NULL;
+    const int32_t array = (int32_t)request->words[1];
+    const int64_t n = (int64_t)request->words[2];
+    TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
+    if (array < 0 || array >= shard->n_arrays || n < 0 ||
+        request->bytes != n * (shard->arrays[array].row_bytes + (int64_t)sizeof(int64_t)))
+        return TD_ERROR(TD_INTERNAL, "\"%s\": rows of another length", shard->definition.name);
+    const int64_t *keys = request->data;
+    TD_TRY(td_shard_write(shard, array, keys, n, keys + n));
+    return answer(server, request, 0, 0, 0);
+}
+
+static td_status *about_table(td_server *server, const td_request *request)
+{
+    td_shard *shard = NULL;
+    uint64_t word = 0;
+    TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
+    if (request->kind == TD_ASK_CLEAR)
+        td_shard_clear(shard);
+    else if (request->kind == TD_ASK_COUNT)
+        word = (uint64_t)shard->n;
+    else
+        TD_TRY(td_shard_checksum(shard, &word));
+    return answer(server, request, word, 0, 0);
+}
+
+/* ---- requests in turn -------------------------------------------------------------------------------------------------------- */
+
+/* Takes the request where *out_taken. */
+static td_status *handle(td_server *server, td_request *request, bool *out_taken)
+{
+    *out_taken = false;
+    switch (request->kind) {
+    case TD_ASK_TABLE:
+        return make_shard(server, request);
+    case TD_ASK_PULL:
+        *out_taken = (int64_t)request->words[0] > server->applied;
+        if (!*out_taken)
+            return pull(server, request);
+        request->next = server->parked;
+        server->parked = request;
+        return NULL;
+    case TD_ASK_PUSH:
+        *out_taken = true;
+        return push(server, request);
+    case TD_ASK_READ:
+        return read_rows(server, request);
+    case TD_ASK_WRITE:
+        return write_rows(server, request);
+    case TD_ASK_CLEAR:
+    case TD_ASK_COUNT:
+    case TD_ASK_CHECKSUM:
+        return about_table(server, request);
+    case TD_ASK_LEAVE:
+        server->left++;
+        return NULL;
+    default:
+        return TD_ERROR(TD_INTERNAL, "rank %d asks for %u, which no server knows", request->from, request->kind);
+    }
+}
+
+td_status *td_server_run(td_server *server)
+{
+    td_status *status = NULL;
+    while (!status && server->left < server->workers) {
+        td_request *request = NULL;
+        bool taken = false;
+        status = td_comm_next_request(server->comm, &request);
+        if (status || !request)
+            break;
+        td_comm_set_step(server->comm, server->applied);
+        status = handle(server, request, &taken);
+        if (!taken)
+            td_comm_free_request(request);
+    }
+    return status;
+}

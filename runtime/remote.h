@@ -1,0 +1,58 @@
+/* What the runtime asks of the ranks of a distributed job, as a table of functions; ps/ fills it in. The runtime knows no MPI.
+ *
+ * Calls come from lanes, one at a time per function. Every rank of a job makes the same calls in the same order of steps; who
+ * waits for whom is the job's business. An error ends the job. */
+#ifndef TANDEM_RUNTIME_REMOTE_H
+#define TANDEM_RUNTIME_REMOTE_H
+
+#include "optim/rule.h"
+#include "tandem/graph.h"
+
+/* A table as its owners need to know it. Everything is borrowed for the call. */
+typedef struct td_remote_table {
+    const char *name;
+    int64_t rows, dim;
+    td_dtype dtype;
+    uint64_t seed;
+    td_initializer initial;
+    const char *rule; /* NULL: it is not trained */
+    const char *state_names[TD_MAX_SLOTS];
+    bool state_per_row[TD_MAX_SLOTS];
+    double state_initial[TD_MAX_SLOTS];
+    int32_t n_states;
+} td_remote_table;
+
+/* One table's part of a pull or a push: `keys` ascend and are distinct. */
+typedef struct td_remote_part {
+    int32_t table;
+    int64_t n;              /* pull: keys; push: rows of the gradient */
+    const int64_t *keys;    /* of the window */
+    void *rows;             /* pull: [n, dim] out */
+    const int64_t *places;  /* push: of each row, its key's place among keys; ascend */
+    const float *gradients; /* push: [n, dim] */
+    const float *coefficients;
+} td_remote_part;
+
+struct td_remote {
+    void *self;
+    int32_t workers, worker; /* how many replicas the job has, and which this rank runs */
+    /* Makes a table known, or finds it by its name; it must be the same one then. */
+    td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);
+    /* Rows as they are after all updates so far. `begin`: for training. */
+    td_status *(*pull)(void *self, const td_remote_part *parts, int32_t n, bool begin);
+    /* This worker's gradients of a window; owners fold the workers' in their order and update. Once per window, by every worker,
+     * with n 0 where it has none. */
+    td_status *(*push)(void *self, const td_remote_part *parts, int32_t n);
+    /* outputs[i] = the sum of inputs[i] over the workers, in their order; workers without samples are left out. The first input
+     * is the loss, f32 [1], of which the mean over the samples is taken. */
+    td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, int64_t samples);
+    /* Up to `most` rows that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
+    td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
+                       void *out_rows, int64_t *out_n);
+    td_status *(*write)(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows);
+    td_status *(*clear)(void *self, int32_t table);
+    td_status *(*count)(void *self, int32_t table, int64_t *out_rows);
+    td_status *(*checksum)(void *self, int32_t table, uint64_t *out_sum);
+};
+
+#endif

@@ -1,0 +1,141 @@
+/* Entries of a store whose rows other ranks of a job have: the table is made known to its owners once, with how its rows and
+ * their state begin; rows travel when somebody reads or writes them. See store.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/store.h"
+
+static const td_plan_served *served_called(const td_plan *plan, const char *name)
+{
+    for (int32_t t = 0; t < plan->n_served; t++)
+        if (strcmp(plan->served[t].name, name) == 0)
+            return &plan->served[t];
+    return NULL;
+}
+
+/* The optimizer of a served table; NULL: this plan does not train it. */
+static const td_plan_group *group_of(const td_plan *plan, const td_plan_served *served)
+{
+    return served->group < 0 ? NULL : &plan->groups[served->group];
+}
+
+td_status *td_store_join_remote(td_store *store, const td_plan *plan, int32_t value, td_store_entry *entry)
+{
+    const td_value_info *info = &plan->graph->values[value];
+    const td_plan_group *group = group_of(plan, served_called(plan, info->name));
+    const td_slot *slots = NULL;
+    td_remote_table table = {.name = info->name,
+                             .rows = info->shape.dims[0].constant,
+                             .dim = info->shape.dims[1].constant,
+                             .dtype = info->dtype,
+                             .seed = store->seed,
+                             .initial = info->initial,
+                             .rule = group ? group->rule->name : NULL};
+    table.n_states = group ? td_rule_slots(group->rule, &group->settings, &slots) : 0;
+    for (int32_t s = 0; s < table.n_states; s++) {
+        table.state_names[s] = slots[s].name;
+        table.state_per_row[s] = slots[s].per_row;
+        table.state_initial[s] = slots[s].from_initial_accumulator ? group->settings.initial_accumulator : 0;
+    }
+    entry->is_remote = entry->by_rows = true;
+    return store->remote->add_table(store->remote->self, &table, &entry->remote_table);
+}
+
+static td_status *add_state(td_store *store, const td_store_entry *parameter, const td_slot *slot, int32_t array,
+                            const td_plan_group *group)
+{
+    td_store_entry *entry = &store->entries[store->n_entries];
+    *entry = *parameter;
+    entry->name = td_format("%s/%s", parameter->name, slot->name);
+    if (!entry->name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a store");
+    store->n_entries++;
+    entry->is_parameter = false;
+    entry->array = array;
+    entry->tensor.dtype = TD_F32;
+    if (slot->per_row)
+        entry->tensor.rank = 1;
+    entry->initial =
+        td_initial_of(store->seed, entry->name, TD_F32,
+                      td_init_constant(slot->from_initial_accumulator ? group->settings.initial_accumulator : 0));
+    return td_name_map_put(&store->names, entry->name, store->n_entries - 1);
+}
+
+td_status *td_store_add_remote_states(td_store *store, const td_plan *plan)
+{
+    for (int32_t t = 0; t < plan->n_served; t++) {
+        const td_plan_group *group = group_of(plan, &plan->served[t]);
+        const int32_t parameter = td_store_find(store, plan->served[t].name);
+        const td_slot *slots = NULL;
+        int32_t n = group ? td_rule_slots(group->rule, &group->settings, &slots) : 0;
+        for (int32_t s = 0; s < n; s++)
+            TD_TRY(add_state(store, &store->entries[parameter], &slots[s], 1 + s, group));
+    }
+    return NULL;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *whole_rows(const td_store_entry *entry, int64_t first, int64_t n, int64_t *out_row, int64_t *out_rows)
+{
+    const int64_t rows = entry->tensor.dims[0];
+    const int64_t width = rows ? td_tensor_elements(&entry->tensor) / rows : 1;
+    *out_row = first / width;
+    *out_rows = n / width;
+    if (first % width == 0 && n % width == 0)
+        return NULL;
+    return TD_ERROR(TD_UNSUPPORTED, "\"%s\" is served: it is read and written by whole rows of %" PRId64 " elements",
+                    entry->name, width);
+}
+
+static td_status *keys_of(int64_t row, int64_t rows, int64_t **out_keys)
+{
+    TD_TRY(TD_NEW(*out_keys, rows + 1));
+    for (int64_t i = 0; i < rows; i++)
+        (*out_keys)[i] = row + i;
+    return NULL;
+}
+
+td_status *td_store_read_remote(const td_store *store, const td_store_entry *entry, int64_t first, int64_t n, void *out)
+{
+    int64_t row, rows, *keys = NULL;
+    TD_TRY(whole_rows(entry, first, n, &row, &rows));
+    if (!entry->is_parameter)
+        return TD_ERROR(TD_UNSUPPORTED, "\"%s\" is the state of a served table: checkpoints have it", entry->name);
+    TD_TRY(keys_of(row, rows, &keys));
+    const td_remote_part part = {.table = entry->remote_table, .n = rows, .keys = keys, .rows = out};
+    td_status *status = store->remote->pull(store->remote->self, &part, 1, false);
+    td_free(keys);
+    return status;
+}
+
+td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, int64_t first, int64_t n,
+                                 const void *data)
+{
+    int64_t row, rows, *keys = NULL;
+    TD_TRY(whole_rows(entry, first, n, &row, &rows));
+    TD_TRY(keys_of(row, rows, &keys));
+    td_status *status = store->remote->write(store->remote->self, entry->remote_table, entry->array, keys, rows, data);
+    td_free(keys);
+    return status;
+}
+
+td_status *td_store_count_remote(const td_store *store)
+{
+    for (int32_t i = 0; i < store->n_entries; i++)
+        if (store->entries[i].is_remote)
+            TD_TRY(store->remote->count(store->remote->self, store->entries[i].remote_table,
+                                        &store->entries[i].rows_there));
+    return NULL;
+}
+
+td_status *td_store_clear_remote(td_store *store)
+{
+    if (store->remote && store->remote->worker != 0)
+        return NULL; /* the first worker loads for all */
+    for (int32_t i = 0; i < store->n_entries; i++)
+        if (store->entries[i].is_remote && store->entries[i].is_parameter)
+            TD_TRY(store->remote->clear(store->remote->self, store->entries[i].remote_table));
+    return NULL;
+}
