@@ -97,7 +97,7 @@ static const char *section_at(int32_t index)
 {
     static const char *const sections[] = {"model",   "data",    "devices", "tables",    "placement",
                                            "offload", "train",   "compile", "optimizer", "checkpoint",
-                                           "profile", "summary", "cpu",     "log"};
+                                           "profile", "summary", "ps",      "cpu",       "log"};
     return (size_t)index < sizeof sections / sizeof *sections ? sections[index] : NULL;
 }
 

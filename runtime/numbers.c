@@ -59,10 +59,11 @@ static double divisor(const td_session *session, const td_step_slot *slot)
     return share * loss_scale(session);
 }
 
-/* How far the window is: see graph/ops/accumulate.c. */
-static void set_micro(const td_step_slot *slot, double micro[3])
+/* How far the window is: see graph/ops/accumulate.c. Where no replica has several micro-batches their fold is the replicas', which
+ * begins once (partition/accumulate.c). */
+static void set_micro(const td_plan *plan, const td_step_slot *slot, double micro[3])
 {
-    micro[0] = slot->micro % slot->accumulate == 0;
+    micro[0] = plan->most_accumulated == 1 ? slot->micro == 0 : slot->micro % slot->accumulate == 0;
     micro[1] = slot->micro < slot->accumulate;
     micro[2] = slot->ends_window || (slot->micro + 1) % slot->accumulate == 0;
 }
@@ -102,7 +103,7 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
     if (plan->divisor >= 0)
         store_number(TD_F64, session->numbers[parity][plan->divisor], 0, divisor(session, slot));
     if (plan->micro >= 0)
-        set_micro(slot, session->numbers[parity][plan->micro]);
+        set_micro(plan, slot, session->numbers[parity][plan->micro]);
     if (plan->random >= 0) {
         int64_t *random = session->numbers[parity][plan->random];
         random[0] = (int64_t)plan->random_seed;
