@@ -40,6 +40,7 @@ typedef struct setting {
     td_on_nan on_nan;
     double clip_norm;
     bool cut, serial;
+    int32_t accumulate; /* 0: windows of one micro-batch */
 } setting;
 
 typedef struct run {
@@ -64,6 +65,7 @@ static void open_run(run *r, setting s)
     r->options.on_nan = s.on_nan;
     r->options.clip_norm = s.clip_norm;
     r->options.no_pipeline = s.serial;
+    r->options.accumulate = s.accumulate ? s.accumulate : 1;
     if (s.cut) {
         td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
         td_place(&r->options, "bottom*", "cpu");
@@ -87,7 +89,7 @@ static void close_run(run *r)
 
 typedef struct batches {
     const char *letters;
-    int64_t at, reported;
+    int64_t at, reported, window;
     float x[MOST][BATCH * DIM], y[MOST][BATCH], losses[MOST], norms[MOST];
     double scales[MOST];
     char skipped[MOST + 1], overflowed[MOST][32];
@@ -125,7 +127,7 @@ static bool on_step(void *context, const td_step_report *report)
 {
     batches *b = context;
     const int64_t i = b->reported++;
-    assert_int_equal(report->batch->index, i);
+    assert_int_equal(report->batch->index, (i + 1) * b->window - 1); /* the last of its window */
     b->losses[i] = report->loss;
     b->norms[i] = report->gradient_norm;
     b->scales[i] = report->loss_scale;
@@ -143,7 +145,7 @@ static td_status *go_on(run *r, batches *b)
 
 static td_status *train(run *r, batches *b, const char *letters)
 {
-    *b = (batches){.letters = letters};
+    *b = (batches){.letters = letters, .window = r->options.accumulate};
     return go_on(r, b);
 }
 
@@ -230,6 +232,31 @@ static void test_overflows_skip_steps_and_move_the_scale_however_steps_run(void 
     }
 }
 
+/* An overflow in any micro-batch leaves out the whole window, also the batches after it; the scale moves once for it. */
+static void test_an_overflow_in_a_micro_batch_skips_its_window(void **state)
+{
+    (void)state;
+    uint64_t checksum = 0;
+    for (int way = 0; way < 8; way++) {
+        run r = {0};
+        batches b;
+        setting s = fp16(1024, 2, 2, 1);
+        s.accumulate = 3;
+        s.cut = way & 1;
+        s.serial = way & 2;
+        s.clip_norm = way & 4 ? 1e6 : 0; /* sums of squares say it then; nothing is clipped */
+        open_run(&r, s);
+        no_error(train(&r, &b, "...*....*.*....**...."));
+        check_scales(&b, "+---+-+", (const double[]){1024, 1024, 1024, 512, 256, 256, 128});
+        assert_string_equal(b.overflowed[1], "top.bias");
+        assert_int_equal(td_store_updates(r.store), 3);
+        assert_int_equal(td_store_overflows(r.store), 4);
+        assert_true(!checksum || checksum == checksum_of(&r));
+        checksum = checksum_of(&r);
+        close_run(&r);
+    }
+}
+
 static void test_a_skipped_step_changes_neither_parameters_nor_state(void **state)
 {
     (void)state;
@@ -293,7 +320,7 @@ static void test_a_checkpoint_keeps_the_scale_and_its_patience(void **state)
     open_run(&first, s);
     open_run(&second, s);
     no_error(train(&whole, &a, ".*...*..."));
-    b = (batches){.letters = ".*...*..."};
+    b = (batches){.letters = ".*...*...", .window = 1};
     td_source source = {&b, next, release};
     no_error(td_session_run(first.session, &source, 4, on_step, &b));
     no_error(td_store_save(first.store, path, (td_data_position){0, 4}));
@@ -393,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_the_scale_halves_after_patience_and_doubles_after_an_interval),
         cmocka_unit_test(test_what_is_no_power_of_two_is_refused),
         cmocka_unit_test(test_overflows_skip_steps_and_move_the_scale_however_steps_run),
+        cmocka_unit_test(test_an_overflow_in_a_micro_batch_skips_its_window),
         cmocka_unit_test(test_a_skipped_step_changes_neither_parameters_nor_state),
         cmocka_unit_test(test_an_overflow_at_the_minimum_ends_the_run_and_spoils_nothing),
         cmocka_unit_test(test_a_checkpoint_keeps_the_scale_and_its_patience),

@@ -72,6 +72,19 @@ static void draw_groups(td_train_options *options, uint64_t seed)
     td_group(options, "*", draw_optimizer(&r, false));
 }
 
+/* What the model computes in: part of the model, for it changes roundings. */
+static void draw_precision(td_train_options *options, uint64_t seed)
+{
+    static const char *const kept[] = {"alpha*", "*linear", "beta*", "*norm*"};
+    random_numbers r = {seed * 13 + 5};
+    if (random_chance(&r, 50))
+        return;
+    options->precision = random_chance(&r, 50) ? TD_MIXED_BF16 : TD_MIXED_FP16;
+    options->loss_scale = (td_loss_scale_options){.initial = 16, .growth_interval = 2, .hysteresis = 1, .minimum = 1};
+    if (random_chance(&r, 30))
+        td_keep_fp32(options, kept[random_below(&r, 4)]);
+}
+
 static void draw_placing(td_train_options *options, const random_machine *machine, uint64_t seed)
 {
     static const char *const patterns[] = {"table*",  "alpha*",     "beta*",    "gamma*",   "delta*",
@@ -102,6 +115,7 @@ td_train_options random_options(const random_machine *machine, uint64_t model_se
     options.seed = model_seed;
     options.machine = td_machine_retain(machine->machine);
     draw_groups(&options, model_seed);
+    draw_precision(&options, model_seed);
     if (placing)
         draw_placing(&options, machine, placing_seed);
     return options;
