@@ -9,7 +9,7 @@
 #include "tandem/session.h"
 #include "tests/base/check.h"
 
-enum { BATCH = 120, WIDTH = 16, ROWS = 50, BLOCKS = 4, STEPS = 6 };
+enum { BATCH = 120, WIDTH = 16, ROWS = 50, BLOCKS = 4, STEPS = 6, RING = 8 };
 
 /* Blocks "h.<i>": x += down(dropout(gelu(up(norm(x))))), between a lookup and a loss. */
 static td_value block(td_value x, int index)
@@ -47,7 +47,8 @@ static model build(bool images)
 
 typedef struct setup {
     const char *match[2];
-    bool cut, clip, images;
+    bool cut, clip, images, offload;
+    int32_t window;
     td_precision precision;
     td_jit_level level;
 } setup;
@@ -63,6 +64,8 @@ static td_train_options options_of(setup s)
     options.precision = s.precision;
     options.jit_level = s.level;
     options.clip_norm = s.clip ? 0.5 : 0;
+    options.accumulate = s.window ? s.window : 1;
+    options.offload_optimizer = s.offload ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE;
     td_group(&options, "*", td_adam(1e-2));
     for (int i = 0; i < 2; i++)
         if (s.match[i])
@@ -76,19 +79,42 @@ typedef struct outcome {
     int32_t again;
 } outcome;
 
-static float step(td_session *session, int64_t at)
+/* Batches, some of them short; the last RING stay as they are. */
+typedef struct source {
+    int64_t at, end, ids[RING][BATCH];
+    float y[RING][BATCH];
+    td_field fields[RING][2];
+} source;
+
+static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
-    int64_t ids[BATCH], n = at % 3 == 2 ? BATCH - 5 : BATCH;
-    float y[BATCH];
-    td_random_fill(y, at * BATCH, BATCH, td_philox_key_of(5, "test", "y"), TD_RANDOM_NORMAL, 0, 1);
+    source *s = self;
+    int64_t slot = s->at % RING, n = s->at % 3 == 2 ? BATCH - 5 : BATCH;
+    *out_end = s->at == s->end;
+    if (*out_end)
+        return NULL;
+    td_random_fill(s->y[slot], s->at * BATCH, BATCH, td_philox_key_of(5, "test", "y"), TD_RANDOM_NORMAL, 0, 1);
     for (int i = 0; i < BATCH; i++)
-        ids[i] = (at * 7 + (int64_t)i * i) % ROWS;
-    td_field fields[2] = {{"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {n}, .data = ids}},
-                          {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {n, 1}, .data = y}}};
-    td_batch batch = {.samples = n, .n_fields = 2, .fields = fields};
-    td_step_report report;
-    assert_ok(td_session_step(session, &batch, &report));
-    return report.loss;
+        s->ids[slot][i] = (s->at * 7 + (int64_t)i * i) % ROWS;
+    s->fields[slot][0] =
+        (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {n}, .data = s->ids[slot]}};
+    s->fields[slot][1] =
+        (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {n, 1}, .data = s->y[slot]}};
+    *out_batch = (td_batch){.samples = n, .index = s->at++, .n_fields = 2, .fields = s->fields[slot]};
+    return NULL;
+}
+
+static void release(void *self, td_batch *batch)
+{
+    (void)self;
+    (void)batch;
+}
+
+static bool keep_loss(void *context, const td_step_report *report)
+{
+    outcome *out = context;
+    out->losses[report->step - 1] = report->loss;
+    return report->step < STEPS;
 }
 
 static outcome train(setup s)
@@ -102,8 +128,11 @@ static outcome train(setup s)
     assert_ok(td_plan_train(m.graph, m.loss, &options, &plan));
     assert_ok(td_store_create(plan, &store));
     assert_ok(td_session_create(plan, store, &session));
-    for (int i = 0; i < STEPS; i++)
-        out.losses[i] = step(session, i);
+    source *batches = td_calloc(1, sizeof *batches);
+    batches->end = (int64_t)STEPS * options.accumulate;
+    assert_ok(td_session_run(session, &(td_source){batches, next, release}, 0, keep_loss, &out));
+    assert_int_equal(td_store_steps(store), STEPS);
+    td_free(batches);
     assert_ok(td_store_checksum(store, &out.checksum));
     out.again = td_plan_summarize(plan).recomputed_ops;
     for (int32_t i = 0; i < td_plan_summarize(plan).devices; i++)
@@ -130,7 +159,9 @@ static void test_bits_are_those_of_a_run_that_keeps_everything(void **state)
                                   {.level = TD_O2, .clip = true},
                                   {.level = TD_O2, .cut = true},
                                   {.level = TD_O2, .cut = true, .clip = true},
-                                  {.level = TD_O2, .precision = TD_MIXED_BF16}};
+                                  {.level = TD_O2, .precision = TD_MIXED_BF16},
+                                  {.level = TD_O2, .precision = TD_MIXED_FP16, .cut = true, .window = 2},
+                                  {.level = TD_O2, .cut = true, .offload = true, .clip = true, .window = 3}};
     static const char *const patterns[][2] = {
         {"h.*", NULL}, {"*", NULL}, {"h.*.up*", "*norm*"}, {"h.1*", "h.2.*"}, {"*dropout*", NULL}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
