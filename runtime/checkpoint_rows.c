@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 
-enum { PIECE_BYTES = 4 << 20 };
+enum { PIECE_BYTES = 4 << 20, SPAN_BYTES = 1 << 20, GAP_BYTES = 4096 };
 
 /* Some rows: indices and their data. */
 typedef struct piece {
@@ -33,14 +33,39 @@ static void piece_deinit(piece *p)
 
 /* ---- writing -------------------------------------------------------------------------------------------------------------------- */
 
-/* The next rows that are there, from `row` on; *out_next: where to go on, or -1. */
-static td_status *gather(const td_store_entry *entry, piece *p, int64_t row, int64_t *out_next)
+/* A stretch of the table that is read in one go, rows between those that are there with it: up to SPAN_BYTES, with gaps that are
+ * not worth a read of their own. */
+typedef struct span {
+    const td_paged_table *table;
+    const td_paged_table_array *array;
+    char *bytes;
+    int64_t first, n; /* rows */
+} span;
+
+/* The longest span from `row` on; lists what is there of it in the piece. *out_next: where to go on, or -1. */
+static void open_span(span *s, piece *p, int64_t row, int64_t *out_next)
 {
-    td_paged_table *table = entry->table;
-    int64_t row_bytes = table->arrays[entry->array].row_bytes;
-    for (p->n = 0; p->n < p->most && row >= 0; row = td_paged_table_next(table, row + 1)) {
-        TD_TRY(td_paged_table_read(table, entry->array, row, 1, p->data + p->n * row_bytes));
+    const int64_t row_bytes = s->array->row_bytes, most = SPAN_BYTES / row_bytes, gap = GAP_BYTES / row_bytes;
+    s->first = row;
+    s->n = 0;
+    do {
         p->rows[p->n++] = row;
+        s->n = row + 1 - s->first;
+        row = td_paged_table_next(s->table, row + 1);
+    } while (row >= 0 && p->n < p->most && row - (s->first + s->n) <= gap && row + 1 - s->first <= most);
+    *out_next = row;
+}
+
+/* The next rows that are there, from `row` on; *out_next: where to go on, or -1. */
+static td_status *gather(span *s, piece *p, int64_t row, int64_t *out_next)
+{
+    const int64_t row_bytes = s->array->row_bytes;
+    for (p->n = 0; p->n < p->most && row >= 0;) {
+        int64_t listed = p->n;
+        open_span(s, p, row, &row);
+        TD_TRY(td_page_array_read(&s->array->pages, s->first * row_bytes, s->n * row_bytes, s->bytes));
+        for (int64_t i = listed; i < p->n; i++)
+            memcpy(p->data + i * row_bytes, s->bytes + (p->rows[i] - s->first) * row_bytes, (size_t)row_bytes);
     }
     *out_next = row;
     return NULL;
@@ -64,17 +89,22 @@ int64_t td_checkpoint_row_bytes(const td_store_entry *entry)
 td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store *store, const td_store_entry *entry,
                                     const char *tensor, const char *rows)
 {
-    int64_t row_bytes = td_checkpoint_row_bytes(entry), done = 0;
+    const int64_t row_bytes = td_checkpoint_row_bytes(entry);
+    int64_t done = 0, row = entry->is_remote ? 0 : td_paged_table_next(entry->table, 0);
+    span s = {.table = entry->table, .array = entry->table ? &entry->table->arrays[entry->array] : NULL};
     piece p;
     td_status *status = piece_init(&p, row_bytes);
-    int64_t row = entry->is_remote ? 0 : td_paged_table_next(entry->table, 0);
+    s.bytes = td_calloc(1, (size_t)(row_bytes > SPAN_BYTES ? row_bytes : SPAN_BYTES));
+    if (!status && !s.bytes)
+        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
     for (; row >= 0 && !status; done += p.n) {
-        status = entry->is_remote ? gather_remote(store, entry, &p, &row) : gather(entry, &p, row, &row);
+        status = entry->is_remote ? gather_remote(store, entry, &p, &row) : gather(&s, &p, row, &row);
         if (!status)
             status = td_safetensors_write(writer, tensor, done * row_bytes, p.n * row_bytes, p.data);
         if (!status && rows)
             status = td_safetensors_write(writer, rows, done * 8, p.n * 8, p.rows);
     }
+    td_free(s.bytes);
     piece_deinit(&p);
     return status;
 }

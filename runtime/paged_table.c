@@ -162,7 +162,10 @@ static td_status *write_part(td_paged_table *table, int32_t index, int64_t row, 
     td_paged_table_array *array = &table->arrays[index];
     if (!is_there(table, row) && end - begin == array->row_bytes && is_initial(array, row, data))
         return NULL;
-    TD_TRY(hold_row(table, row, true));
+    if (is_there(table, row)) /* the other arrays stay as they are, wherever they are */
+        TD_TRY(td_page_array_hold(&array->pages, row * array->row_bytes, (row + 1) * array->row_bytes, true));
+    else
+        TD_TRY(hold_row(table, row, true));
     memcpy(array->pages.base + row * array->row_bytes + begin, data, (size_t)(end - begin));
     return NULL;
 }

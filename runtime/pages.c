@@ -240,15 +240,25 @@ void td_page_array_will_hold(const td_page_array *array, int64_t begin, int64_t 
             td_work_file_will_read(array->pool->file, array->offset + page * page_bytes, (size_t)page_bytes);
 }
 
+/* How many pages from `page` on, `most` at most, lie in the file and not in memory. */
+static int64_t run_on_disk(const td_page_array *array, int64_t page, int64_t most)
+{
+    int64_t n = 0;
+    while (n < most && !array->stamps[page + n] && array->flags[page + n] & ON_DISK)
+        n++;
+    return n;
+}
+
 td_status *td_page_array_read(const td_page_array *array, int64_t begin, int64_t bytes, void *out)
 {
     const int64_t page_bytes = array->pool->page_bytes;
     for (int64_t done = 0, n; done < bytes; done += n) {
-        int64_t at = begin + done, page = at / page_bytes, left = page_bytes - at % page_bytes;
+        int64_t at = begin + done, page = at / page_bytes, pages = td_pages_of(begin + bytes, page_bytes) - page;
+        int64_t run = run_on_disk(array, page, pages), left = (page + (run ? run : 1)) * page_bytes - at;
         n = bytes - done < left ? bytes - done : left;
         if (array->stamps[page])
             memcpy((char *)out + done, array->base + at, (size_t)n);
-        else if (array->flags[page] & ON_DISK)
+        else if (run)
             TD_TRY(td_work_file_read(array->pool->file, array->offset + at, (char *)out + done, (size_t)n));
         else
             memset((char *)out + done, 0, (size_t)n);
