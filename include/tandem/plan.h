@@ -127,8 +127,8 @@ typedef struct td_train_options {
     td_on_nan on_nan;
     bool keep_dumps;         /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
     td_table_options tables; /* by td_tables: the text is owned */
-    /* TD_MIXED_BF16: linear layers and their relus compute on bf16 values, sums in f32, but those that td_keep_fp32 names;
-     * parameters and optimizers stay f32, and so does everything else. */
+    /* TD_MIXED_BF16, TD_MIXED_FP16: products, attention, convolutions and what follows them are 16 bit, but the ops that
+     * td_keep_fp32 names; parameters, state, sums and losses are f32. docs/precision.md. */
     td_precision precision;
     td_loss_scale_options loss_scale; /* of TD_MIXED_FP16 */
     /* A step is one update, of a window of `replicas` x `accumulate` micro-batches, each one batch of the data: gradients are
@@ -164,7 +164,7 @@ void td_group(td_train_options *options, const char *match, td_optimizer optimiz
 
 /* How tables are kept; copies the text. */
 void td_tables(td_train_options *options, td_table_options tables);
-/* Layers whose name matches stay f32 whatever the precision. */
+/* Ops whose name matches stay f32 whatever the precision. */
 void td_keep_fp32(td_train_options *options, const char *match);
 /* Ops whose name matches are computed again in backward instead of keeping their results until then: the same bits, fewer bytes.
  * They are taken segment by segment, a segment being what agrees in the name up to where the pattern's first * ends: "h.*" makes
