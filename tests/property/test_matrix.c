@@ -42,15 +42,18 @@ typedef struct place {
     const char *on_host; /* a pattern of what stays there */
     td_offload optimizer;
     const char *gradient; /* the only one that it is for; NULL: any */
+    double ratio;         /* of what goes to the host; 0: all */
 } place;
 
 /* A dense gradient of a table on the host is refused whatever else, so there such tables are on the accelerator. */
 static const place places[] = {
-    {"one device", false, NULL, TD_OFFLOAD_NONE, NULL},
-    {"an accelerator with the table on the host", true, "table*", TD_OFFLOAD_NONE, "row-sparse"},
-    {"an accelerator with a layer on the host", true, "fc.0*", TD_OFFLOAD_NONE, "dense"},
-    {"offload.optimizer: cpu with the table on the host", true, "table*", TD_OFFLOAD_CPU, "row-sparse"},
-    {"offload.optimizer: cpu", true, NULL, TD_OFFLOAD_CPU, "dense"},
+    {"one device", false, NULL, TD_OFFLOAD_NONE, NULL, 0},
+    {"an accelerator with the table on the host", true, "table*", TD_OFFLOAD_NONE, "row-sparse", 0},
+    {"an accelerator with a layer on the host", true, "fc.0*", TD_OFFLOAD_NONE, "dense", 0},
+    {"offload.optimizer: cpu with the table on the host", true, "table*", TD_OFFLOAD_CPU, "row-sparse", 0},
+    {"offload.optimizer: cpu", true, NULL, TD_OFFLOAD_CPU, "dense", 0},
+    {"offload.optimizer: {ratio: 0.5}", true, NULL, TD_OFFLOAD_CPU, "dense", 0.5},
+    {"offload.optimizer: auto, where all fits", true, NULL, TD_OFFLOAD_AUTO, "dense", 0},
 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
 enum { EVERY = 7 }; /* no divisor of the number of combinations of a rule */
@@ -317,6 +320,7 @@ static void open_place(const td_rule *rule, const place *p, td_train_options *op
     if (p->on_host)
         td_place(options, p->on_host, "cpu");
     options->offload_optimizer = p->optimizer;
+    options->offload_ratio = p->ratio > 0 ? p->ratio : 1;
     td_group(options, "table", (td_optimizer){.name = rule->name, .lr = 0.01, .epsilon = has_epsilon(rule) ? 1e-2 : 0});
     td_group(options, "*", rule->refuses_dense ? td_sgd(0.05) : options->groups.items[0].optimizer);
 }
