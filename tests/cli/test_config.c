@@ -95,6 +95,27 @@ static void test_set_makes_sections_that_are_not_there(void **state)
     td_config_destroy(config);
 }
 
+static void test_windows_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    expect_refusal(whole, "train.accumulate=0",
+                   "--set train.accumulate: train.accumulate: 0 is below the least allowed, 1 micro-batches");
+    expect_refusal(whole, "train.mini_steps=two",
+                   "--set train.mini_steps: train.accumulate: \"two\" is not an integer");
+    expect_refusal(whole, "train.replicas=-1",
+                   "--set train.replicas: train.replicas: -1 is below the least allowed, 1");
+    expect_refusal(whole, "train.reduction=max",
+                   "--set train.reduction: train.reduction: \"max\" is not one of mean|sum");
+    expect_refusal(
+        whole, "train.accumulate_from=[{step: 1, accumulate: 2}]",
+        "--set train.accumulate_from: train.accumulate_from[].step: 1 is below the least allowed, 2 updates");
+    expect_refusal(whole, "train.accumulate_from=[{step: 9}]",
+                   "--set train.accumulate_from: train.accumulate_from[].accumulate is missing: as train.accumulate "
+                   "(also mini_steps)");
+    expect_refusal("train: {mini_steps: 2, accumulate: 4}\n", NULL,
+                   "x.yaml:1:9: mini_steps and accumulate are the same setting; remove one");
+}
+
 static void test_set_errors_name_the_flag(void **state)
 {
     (void)state;
@@ -337,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_a_bare_word_in_devices_is_a_name),
         cmocka_unit_test(test_set_goes_on_top),
         cmocka_unit_test(test_set_makes_sections_that_are_not_there),
+        cmocka_unit_test(test_windows_that_make_no_sense_are_refused),
         cmocka_unit_test(test_set_errors_name_the_flag),
         cmocka_unit_test(test_unknown_keys_name_the_nearest),
         cmocka_unit_test(test_wrong_values_name_the_rule),

@@ -13,7 +13,7 @@
 #include "tests/base/folder.h"
 #include "where.h"
 
-enum { BATCH = 64, BAG = 3, DIM = 16, ODD_DIM = 10, STEPS = 12 };
+enum { BATCH = 64, BAG = 3, DIM = 16, ODD_DIM = 10, STEPS = 12, AT_ONCE = 4 };
 
 /* ---- a model of two tables ------------------------------------------------------------------------------------------------------- */
 
@@ -25,9 +25,9 @@ typedef struct run {
     td_store *store;
     td_session *session;
     int64_t rows, step;
-    int64_t ids[2][BATCH], bag[2][BATCH * BAG], offsets[BATCH + 1];
+    int64_t ids[AT_ONCE][BATCH], bag[AT_ONCE][BATCH * BAG], offsets[BATCH + 1];
     float y[BATCH];
-    td_field fields[2][3];
+    td_field fields[AT_ONCE][3];
     int64_t last; /* steps to hand out */
 } run;
 
@@ -51,13 +51,15 @@ static void build(run *r, int64_t rows)
     r->options = td_train_defaults();
 }
 
-static void open_run(run *r, int64_t rows, const char *accelerator, td_optimizer optimizer, td_table_options tables)
+static void open_window(run *r, int64_t rows, const char *accelerator, td_optimizer optimizer, td_table_options tables,
+                        int32_t accumulate)
 {
     build(r, rows);
+    r->options.accumulate = accumulate;
     if (accelerator) {
         td_add_device(&r->options, "accel", accelerator);
         td_place(&r->options, "table*", "cpu");
-        r->options.early_lookup = TD_ON;
+        r->options.early_lookup = accumulate > 1 ? TD_OFF : TD_ON;
     }
     td_group(&r->options, "table*", optimizer);
     td_group(&r->options, "*", td_sgd(0.1));
@@ -65,6 +67,11 @@ static void open_run(run *r, int64_t rows, const char *accelerator, td_optimizer
     assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
     assert_ok(td_store_create(r->plan, &r->store));
     assert_ok(td_session_create(r->plan, r->store, &r->session));
+}
+
+static void open_run(run *r, int64_t rows, const char *accelerator, td_optimizer optimizer, td_table_options tables)
+{
+    open_window(r, rows, accelerator, optimizer, tables, 1);
 }
 
 static void close_run(run *r)
@@ -94,7 +101,7 @@ static int64_t id_at(const run *r, int64_t step, int64_t i)
 static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
     run *r = self;
-    int parity = (int)(r->step % 2);
+    int parity = (int)(r->step % AT_ONCE);
     *out_end = r->step == r->last;
     if (*out_end)
         return NULL;
@@ -171,23 +178,25 @@ static td_table_options file_at_least(const run *like)
         .storage = TD_TABLE_FILE, .path = TD_BINARY_DIR, .resident_bytes = like->plan->paging.needed_bytes};
 }
 
-static td_table_options tightest_file(int64_t rows, const char *accelerator, td_optimizer optimizer)
+static td_table_options tightest_file(int64_t rows, const char *accelerator, td_optimizer optimizer, int32_t accumulate)
 {
     run r = {0};
-    open_run(&r, rows, accelerator, optimizer, (td_table_options){.storage = TD_TABLE_FILE, .path = TD_BINARY_DIR});
+    open_window(&r, rows, accelerator, optimizer, (td_table_options){.storage = TD_TABLE_FILE, .path = TD_BINARY_DIR},
+                accumulate);
     td_table_options tables = file_at_least(&r);
     assert_true(tables.resident_bytes > 0 && tables.resident_bytes < r.plan->paging.bytes);
     close_run(&r);
     return tables;
 }
 
-static void check_bits(const char *accelerator, td_optimizer optimizer)
+static void check_bits(const char *accelerator, td_optimizer optimizer, int32_t accumulate)
 {
     enum { ROWS = 60000 };
     run plain = {0}, by_touch = {0}, in_file = {0};
-    open_run(&plain, ROWS, accelerator, optimizer, memory);
-    open_run(&by_touch, ROWS, accelerator, optimizer, sparse);
-    open_run(&in_file, ROWS, accelerator, optimizer, tightest_file(ROWS, accelerator, optimizer));
+    open_window(&plain, ROWS, accelerator, optimizer, memory, accumulate);
+    open_window(&by_touch, ROWS, accelerator, optimizer, sparse, accumulate);
+    open_window(&in_file, ROWS, accelerator, optimizer, tightest_file(ROWS, accelerator, optimizer, accumulate),
+                accumulate);
     train(&plain, 5 * STEPS);
     train(&by_touch, 5 * STEPS);
     train(&in_file, 5 * STEPS);
@@ -207,9 +216,10 @@ static void check_bits(const char *accelerator, td_optimizer optimizer)
 static void test_bits_are_those_of_tables_in_memory(void **state)
 {
     (void)state;
-    check_bits(NULL, td_lazy_adam(0.01));
-    check_bits("emulated:memory=16MiB,cores=1", td_adagrad(0.1, .initial_accumulator = 0.5));
-    check_bits("emulated:memory=16MiB,cores=1", td_rowwise_adagrad(0.1));
+    check_bits(NULL, td_lazy_adam(0.01), 1);
+    check_bits("emulated:memory=16MiB,cores=1", td_adagrad(0.1, .initial_accumulator = 0.5), 1);
+    check_bits("emulated:memory=16MiB,cores=1", td_rowwise_adagrad(0.1), 1);
+    check_bits("emulated:memory=16MiB,cores=1", td_lazy_adam(0.01), 3); /* windows: rows may leave memory within one */
 }
 
 /* ---- more rows than 32 bits count --------------------------------------------------------------------------------------------------- */
@@ -246,12 +256,12 @@ static void test_a_table_of_more_than_two_to_the_31_rows_trains(void **state)
     td_step_report report;
     r.last = r.step + 1;
     assert_ok(next(&r, &batch, &end));
-    ((int64_t *)r.fields[(r.step - 1) % 2][0].tensor.data)[5] = rows - 1;
+    ((int64_t *)r.fields[(r.step - 1) % AT_ONCE][0].tensor.data)[5] = rows - 1;
     assert_ok(td_session_step(r.session, &batch, &report));
     assert_ok(td_store_read(r.store, index, (rows - 1) * DIM, DIM, after));
     assert_memory_not_equal(before, after, sizeof before);
     assert_true(checksum(&r) != 0);
-    ((int64_t *)r.fields[(r.step - 1) % 2][0].tensor.data)[5] = rows;
+    ((int64_t *)r.fields[(r.step - 1) % AT_ONCE][0].tensor.data)[5] = rows;
     assert_error(td_session_step(r.session, &batch, &report), TD_DATA_ERROR, "table");
     td_device_counters held = td_session_device(r.session, 0);
     assert_true(held.peak_bytes <= held.planned_peak_bytes && held.planned_peak_bytes < (uint64_t)4 << 30);
@@ -284,7 +294,7 @@ static void resume(run *r, const char *path, td_table_options tables, uint64_t s
 static void test_checkpoints_pass_between_storages(void **state)
 {
     (void)state;
-    td_table_options kept[] = {memory, sparse, tightest_file(CHECKPOINT_ROWS, NULL, td_lazy_adam(0.01))};
+    td_table_options kept[] = {memory, sparse, tightest_file(CHECKPOINT_ROWS, NULL, td_lazy_adam(0.01), 1)};
     run whole = {0};
     open_run(&whole, CHECKPOINT_ROWS, NULL, td_lazy_adam(0.01), memory);
     train(&whole, 2 * STEPS);
@@ -393,7 +403,7 @@ static void test_a_full_disk_is_an_error_of_the_step(void **state)
     enum { ROWS = 60000 };
     run plain = {0}, r = {0};
     open_run(&plain, ROWS, NULL, td_lazy_adam(0.01), memory);
-    open_run(&r, ROWS, NULL, td_lazy_adam(0.01), tightest_file(ROWS, NULL, td_lazy_adam(0.01)));
+    open_run(&r, ROWS, NULL, td_lazy_adam(0.01), tightest_file(ROWS, NULL, td_lazy_adam(0.01), 1));
     train(&plain, 3 * STEPS);
     td_source source = {&r, next, release};
     int failures = 0;
@@ -422,7 +432,7 @@ static void test_evaluation_changes_nothing(void **state)
 {
     (void)state;
     run r = {0};
-    open_run(&r, 60000, NULL, td_lazy_adam(0.01), tightest_file(60000, NULL, td_lazy_adam(0.01)));
+    open_run(&r, 60000, NULL, td_lazy_adam(0.01), tightest_file(60000, NULL, td_lazy_adam(0.01), 1));
     train(&r, STEPS);
     uint64_t before = checksum(&r);
     td_plan *plan = NULL;
