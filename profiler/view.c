@@ -184,6 +184,18 @@ static void take_step(td_view *view, const td_trace_event *e)
     }
 }
 
+/* A step ends with its last subgraph; the run's thread, which recorded it, may have been waiting for data and seen it later. */
+static void end_step(td_view *view, td_view_step *step)
+{
+    int64_t last = INT64_MIN;
+    for (int32_t s = 0; step->whole && s < view->plan->n_subgraphs; s++) {
+        const td_view_run *run = td_view_at(view, step->step, s);
+        last = run && run->end_ns > last ? run->end_ns : last;
+    }
+    if (last > step->begin_ns)
+        step->end_ns = last;
+}
+
 static td_status *take_events(td_view *view)
 {
     const td_trace *trace = view->trace;
@@ -194,6 +206,8 @@ static td_status *take_events(td_view *view)
         else if (e->kind == TD_RECORD_STEP || e->kind == TD_RECORD_DATA_WAIT || e->kind == TD_RECORD_ADMIT)
             take_step(view, e);
     }
+    for (int64_t i = 0; i < view->n_steps; i++)
+        end_step(view, &view->steps[i]);
     for (int64_t i = 0; i < view->n_steps; i++) {
         td_view_step *step = &view->steps[i];
         step->from_ns = i && view->steps[i - 1].whole ? view->steps[i - 1].end_ns : step->begin_ns;

@@ -10,9 +10,10 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "profiler/view.h"
+#include "profiler/advice.h"
 #include "tandem/ops.h"
 #include "tandem/profiler.h"
 #include "tandem/session.h"
@@ -30,6 +31,8 @@ typedef struct run {
     int64_t ids[BATCH];
     td_field fields[3];
     int64_t handed_out;
+    int64_t slow_ns;  /* what the source takes for a batch, at least */
+    int64_t taken_ns; /* what it took, all batches but the first */
 } run;
 
 static char folder[128];
@@ -43,6 +46,10 @@ static void no_error(td_status *status)
 static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
     run *r = self;
+    int64_t begin_ns = td_clock_ns();
+    while (r->slow_ns && td_clock_ns() - begin_ns < r->slow_ns)
+        ; /* computing, as far as anybody can tell */
+    r->taken_ns += r->handed_out ? td_clock_ns() - begin_ns : 0;
     *out_end = false;
     *out_batch =
         (td_batch){.samples = BATCH, .index = r->handed_out++, .n_fields = 3, .fields = r->fields, .owner = self};
@@ -68,7 +75,7 @@ static void fill(run *r)
     r->fields[2] = (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {BATCH}, .data = r->ids}};
 }
 
-static void open_run(run *r)
+static void open_run_on(run *r, const char *device, bool pipelined)
 {
     *r = (run){0};
     no_error(td_graph_create(&r->graph));
@@ -81,13 +88,19 @@ static void open_run(run *r)
     td_value joined = td_concat(2, (td_value[]){bottom, td_embedding(table, ids, (td_embedding_options){0})}, 1);
     td_value loss = td_bce_with_logits(td_linear(joined, 1, "top"), y);
     r->options = td_train_defaults();
-    td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
+    r->options.no_pipeline = !pipelined;
+    td_add_device(&r->options, "accel", device);
     td_place(&r->options, "table*", "cpu");
     td_group(&r->options, "*", td_adagrad(0.01));
     no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
     no_error(td_store_create(r->plan, &r->store));
     no_error(td_session_create(r->plan, r->store, &r->session));
     fill(r);
+}
+
+static void open_run(run *r)
+{
+    open_run_on(r, "emulated:memory=16MiB,cores=1", true);
 }
 
 static void close_run(run *r)
@@ -302,6 +315,80 @@ static void test_a_profiler_that_cannot_write_turns_itself_off(void **state)
     }
 }
 
+/* ---- runs that are slow for a known reason ------------------------------------------------------------------------------------------ */
+
+static bool advises(const td_analysis *a, const char *rule)
+{
+    td_advice_list list;
+    td_advise(a, &list);
+    for (int32_t i = 0; i < list.n; i++)
+        if (!strcmp(list.items[i].rule, rule))
+            return true;
+    return false;
+}
+
+enum { SLOW_STEPS = 16 };
+
+static void near(double found_ns, double wanted_ns)
+{
+    if (found_ns < 0.95 * wanted_ns || found_ns > 1.05 * wanted_ns)
+        fail_msg("%g ms were injected, %g ms found", 1e-6 * wanted_ns, 1e-6 * found_ns);
+}
+
+/* Some steps, one after the other, with a source that takes so long; all of them recorded. */
+static td_analysis *record_slow(run *r, const char *device, int64_t source_ns, td_trace **out_trace)
+{
+    td_analysis *a = NULL;
+    open_run_on(r, device, false);
+    r->slow_ns = source_ns;
+    td_profiler *profiler = profiler_of(0, 0, SLOW_STEPS, 1, true);
+    train(r, SLOW_STEPS);
+    td_profiler_stop(profiler);
+    no_error(td_trace_read(td_profiler_trace(profiler), out_trace));
+    td_profiler_destroy(profiler);
+    no_error(td_analysis_create(*out_trace, -1, &a));
+    assert_int_equal(a->steps->n_steps, SLOW_STEPS);
+    return a;
+}
+
+/* Time is what the source itself took: a loaded machine makes that longer than what it was told. */
+static void test_a_slow_source_is_found_with_its_time(void **state)
+{
+    (void)state;
+    run r;
+    td_trace *trace = NULL;
+    td_analysis *a = record_slow(&r, "emulated:memory=16MiB,cores=1", 8000000, &trace);
+    double found = 0;
+    for (int i = 1; i < SLOW_STEPS; i++) /* recording began after the first batch was there */
+        found += (double)a->steps->steps[i].path_ns[TD_CAUSE_DATA];
+    near(found, (double)r.taken_ns);
+    assert_true(advises(a, "data_starvation"));
+    td_analysis_destroy(a);
+    td_trace_destroy(trace);
+    close_run(&r);
+}
+
+/* Through a link of 64 kB/s copies take what their bytes do, at least; the engine's own count says how long they took. */
+static void test_a_slow_link_is_found_with_its_time(void **state)
+{
+    (void)state;
+    run r;
+    td_trace *trace = NULL;
+    td_analysis *a = record_slow(&r, "emulated:memory=16MiB,cores=1,link=64kB/s", 0, &trace);
+    td_session_counters c = td_session_read_counters(r.session);
+    double found = (double)a->steps->average.path_ns[TD_CAUSE_COPY] * SLOW_STEPS, copied = 0;
+    for (int32_t s = 0; s < a->view->plan->n_subgraphs; s++)
+        if (a->view->plan->subgraphs[s].lane != TD_TRACE_COMPUTE)
+            copied += (double)a->steps->subgraphs[s].total_ns;
+    near(copied, 1e9 * c.copy_s);
+    assert_true(found > 0.95 * 1e9 * (double)(c.to_device_bytes + c.to_host_bytes) / 64e3);
+    assert_true(found <= 1.05 * copied);
+    assert_true(advises(a, "slow_link"));
+    td_analysis_destroy(a);
+    td_trace_destroy(trace);
+    close_run(&r);
+}
+
 static void test_one_at_a_time(void **state)
 {
     (void)state;
@@ -344,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_a_training_that_ends_first_has_a_shorter_window),
         cmocka_unit_test(test_what_is_dropped_is_counted),
         cmocka_unit_test(test_a_profiler_that_cannot_write_turns_itself_off),
+        cmocka_unit_test(test_a_slow_source_is_found_with_its_time),
+        cmocka_unit_test(test_a_slow_link_is_found_with_its_time),
         cmocka_unit_test(test_one_at_a_time),
     };
     return cmocka_run_group_tests(tests, enter, leave);

@@ -15,7 +15,9 @@
 #include <pthread.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "tandem/ops.h"
+#include "tandem/profiler.h"
 #include "tandem/session.h"
 
 /* ---- counting -------------------------------------------------------------------------------------------------------------- */
@@ -201,29 +203,65 @@ static void run_steps(run *r, int64_t steps)
     no_error(td_session_run(r->session, &source, steps, NULL, NULL));
 }
 
-static void check_that_steps_allocate_nothing(bool cut, int64_t steps)
+/* Records all steps from now on, into a folder that goes at the end. */
+static td_profiler *start_recording(char *folder)
+{
+    td_profiler_options options = td_profiler_defaults();
+    td_profiler *profiler = NULL;
+    assert_non_null(mkdtemp(folder));
+    options.directory = folder;
+    no_error(td_profiler_create(&options, &profiler));
+    td_profiler_start(profiler);
+    return profiler;
+}
+
+static void end_recording(td_profiler *profiler, const char *folder)
+{
+    char command[128];
+    uint64_t records = 0, dropped = 0;
+    td_profiler_stop(profiler);
+    td_profiler_counts(profiler, &records, &dropped);
+    assert_null(td_profiler_error(profiler));
+    assert_true(records > 1000 && dropped == 0);
+    td_profiler_destroy(profiler);
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void check_that_steps_allocate_nothing(bool cut, int64_t steps, bool recorded)
 {
     run r = {0};
+    char folder[] = "/tmp/tandem_steady_XXXXXX";
     open_run(&r, cut);
+    td_profiler *profiler = recorded ? start_recording(folder) : NULL;
     run_steps(&r, 30);
     const uint64_t own = td_memory_read().allocations;
     const long long all = atomic_load(&live);
     run_steps(&r, steps);
     assert_int_equal(td_memory_read().allocations, own);
     assert_int_equal(atomic_load(&live), all);
+    if (recorded)
+        end_recording(profiler, folder);
     close_run(&r);
 }
 
 static void test_ten_thousand_steps_allocate_nothing(void **state)
 {
     (void)state;
-    check_that_steps_allocate_nothing(false, 10000);
+    check_that_steps_allocate_nothing(false, 10000, false);
 }
 
 static void test_steps_over_two_devices_allocate_nothing(void **state)
 {
     (void)state;
-    check_that_steps_allocate_nothing(true, 1500);
+    check_that_steps_allocate_nothing(true, 1500, false);
+}
+
+static void test_recorded_steps_allocate_nothing(void **state)
+{
+    (void)state;
+    check_that_steps_allocate_nothing(false, 500, true);
+    check_that_steps_allocate_nothing(true, 300, true);
 }
 
 /* ---- locks ------------------------------------------------------------------------------------------------------------------ */
@@ -276,12 +314,34 @@ static void test_ops_take_no_lock(void **state)
     assert_int_equal(few, many);
 }
 
+static void test_recorded_ops_take_no_lock(void **state)
+{
+    (void)state;
+    td_record_span span;
+    if (!COUNTED)
+        skip();
+    assert_true(td_record_open(1024));
+    td_record_switch(true);
+    const long long few = locks_of_chain(3), many = locks_of_chain(300);
+    td_record_switch(false);
+    assert_int_equal(few, many);
+    bool any = false;
+    for (int32_t i = 0; i < TD_RECORD_RINGS; i++)
+        while (td_record_peek(i, &span)) {
+            any = true;
+            td_record_consume(i, &span);
+        }
+    assert_true(any);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ten_thousand_steps_allocate_nothing),
         cmocka_unit_test(test_steps_over_two_devices_allocate_nothing),
         cmocka_unit_test(test_ops_take_no_lock),
+        cmocka_unit_test(test_recorded_steps_allocate_nothing),
+        cmocka_unit_test(test_recorded_ops_take_no_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
