@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/distributed.h"
 #include "cli/json.h"
 #include "cli/ledger_view.h"
 #include "cli/plan_view.h"
@@ -121,6 +122,7 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
+        td_distributed_plan_options(setup.root, &setup.options);
         setup.options.keep_dumps = td_argument(arguments, "--dump") != NULL;
         status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
         if (!status)

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/version.h"
+#include "runtime/remote.h"
 
 static bool must_leave;
 
@@ -131,6 +132,14 @@ void td_distributed_options(const td_distributed *d, td_section root, td_train_o
         return;
     options->remote = td_job_remote(d->job);
     options->replicas = 1; /* of the window's, the one that this worker runs */
+}
+
+void td_distributed_plan_options(td_section root, td_train_options *options)
+{
+    static const td_remote nobody = {.workers = 1}; /* a plan asks it nothing */
+    options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
+    if (options->serve_embedding)
+        options->remote = &nobody;
 }
 
 /* What about the ranks' cores will hurt, and the flag that mends it. */

@@ -28,6 +28,8 @@ bool td_distributed_must_leave(void);
 
 /* Options of a worker. */
 void td_distributed_options(const td_distributed *d, td_section root, td_train_options *options);
+/* Options for a plan to look at, in a process that is alone: served tables are planned as for one worker. */
+void td_distributed_plan_options(td_section root, td_train_options *options);
 /* Roles and hosts, and what about them will hurt. */
 void td_distributed_print(const td_distributed *d, FILE *stream);
 /* Nobody goes on before all workers are here. */

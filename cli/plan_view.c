@@ -1,4 +1,5 @@
 /* A plan as tables: see cli/plan_view.h. */
+#include "cli/served_view.h"
 #include "cli/plan_view.h"
 
 #include <jansson.h>
@@ -270,6 +271,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
         print_optimized(json, out);
         print_remarks(json, out);
         status = td_ledger_print(plan, out);
+        td_served_print(setup->root, plan, out);
     }
     json_decref(json);
     return status;

@@ -92,7 +92,9 @@ static td_status *by_default(td_plan *plan, int32_t id, choice *c)
     bool supported = false;
     char reason[160] = "";
     if (node->op->flags & TD_OP_HOST_ONLY)
-        return choose(c, plan->host, false, td_strdup("it is a host function"));
+        return choose(
+            c, plan->host, false,
+            td_strdup(node->op->flags & TD_OP_REMOTE ? "it speaks with other ranks" : "it is a host function"));
     TD_TRY(td_plan_supports(plan->graph, &plan->sites[plan->standard], id, &supported, reason, sizeof reason));
     if (supported)
         return choose(c, plan->standard, false, td_strdup("default device"));

@@ -252,6 +252,15 @@ typedef struct td_measured_rates {
 } td_measured_rates;
 td_status *td_plan_measure_rates(const td_plan *plan, int32_t device, td_measured_rates *out_rates) TD_MUST_USE;
 
+/* A table that the servers of a job own (serve_embedding); bytes of one row and of its state, the most distinct ids that one worker
+ * has of it in a step, and what travels for them. */
+typedef struct td_plan_served_summary {
+    const char *name;
+    int64_t rows, row_bytes, state_bytes, keys, pull_bytes, push_bytes;
+} td_plan_served_summary;
+/* By index, in the order of names. False past the last one. */
+bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_summary *out_table);
+
 /* Micro-batches of the window of a step (from 1), all replicas together. */
 int64_t td_plan_window(const td_plan *plan, int64_t step);
 /* Bytes that one micro-batch, which is its window's last, copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
