@@ -10,6 +10,7 @@
 #include "base/glob.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "graph/graph.h"
 
 enum { MOST_ELEMENTS = 1 << 20, FLUSH_NS = 1000000000 };
 
@@ -38,6 +39,19 @@ static bool wanted(const td_collector *c, const char *key, const char *name)
         if (td_glob_match(td_section_string_at(c->setup->root, key, i), name))
             return true;
     return false;
+}
+
+/* ---- before planning ------------------------------------------------------------------------------------------------------ */
+
+void td_collector_mark(const td_setup *setup)
+{
+    const td_collector c = {.setup = setup};
+    for (int32_t v = 0; v < setup->graph->n_values; v++) {
+        const td_value_info *value = &setup->graph->values[v];
+        bool made = value->producer >= 0 && value->kind == TD_DENSE && value->dtype == TD_F32;
+        if (made && wanted(&c, "summary.activations", value->name))
+            td_output((td_value){setup->graph, v});
+    }
 }
 
 /* ---- at the start --------------------------------------------------------------------------------------------------------- */
@@ -79,6 +93,7 @@ void td_collector_open(td_collector *collector, const td_setup *setup, const td_
 {
     td_collector *c = collector;
     *c = (td_collector){.setup = setup,
+                        .plan = plan,
                         .scalars = td_section_int(setup->root, "summary.scalars"),
                         .every = td_section_int(setup->root, "summary.every"),
                         .parameters = td_section_count(setup->root, "summary.parameters") > 0,
@@ -159,6 +174,34 @@ static td_status *write_images(td_collector *c, const td_step_report *report)
     return NULL;
 }
 
+static td_status *write_output(td_collector *c, int64_t step, const char *name, const td_tensor *tensor)
+{
+    const char *end = strstr(name, ":gradient");
+    td_histogram histogram;
+    int64_t n = 1;
+    for (int32_t d = 0; d < tensor->rank; d++)
+        n *= tensor->dims[d];
+    char *tag = end ? td_format("gradients/%.*s", (int)(end - name), name) : td_format("activations/%s", name);
+    if (!tag)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a tag");
+    td_histogram_of(tensor->data, n, &histogram);
+    td_status *status = td_event_histogram(c->writer, stamp_at(step), tag, &histogram);
+    td_free(tag);
+    return status;
+}
+
+static td_status *write_outputs(td_collector *c, const td_step_report *report)
+{
+    for (int32_t i = 0; i < report->n_outputs; i++) {
+        const td_tensor *tensor = &report->outputs[i];
+        const char *name = td_plan_output_name(c->plan, i);
+        bool asked = name && (strstr(name, ":gradient") || wanted(c, "summary.activations", name));
+        if (asked && tensor->dtype == TD_F32 && tensor->data)
+            TD_TRY(write_output(c, report->step, name, tensor));
+    }
+    return NULL;
+}
+
 void td_collector_step(td_collector *collector, const td_step_report *report)
 {
     td_collector *c = collector;
@@ -167,6 +210,8 @@ void td_collector_step(td_collector *collector, const td_step_report *report)
         status = write_scalars(c, report);
     if (!status && c->writer && c->images && c->every && report->step % c->every == 0)
         status = write_images(c, report);
+    if (!status && c->writer && c->every && report->step % c->every == 0)
+        status = write_outputs(c, report);
     int64_t now = td_clock_ns();
     if (!status && c->writer && now - c->flushed_ns > FLUSH_NS) {
         status = td_event_writer_flush(c->writer);

@@ -261,6 +261,7 @@ static td_status *prepare(job *j)
     j->training.setup = &j->setup;
     TD_TRY(check_steps(j));
     TD_TRY(watch(j));
+    td_collector_mark(&j->setup);
     TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));

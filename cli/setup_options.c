@@ -278,6 +278,8 @@ static td_status *add_training(td_section root, int64_t steps, td_train_options 
     options->clip_norm = td_section_float(root, "train.clip_norm");
     options->no_pipeline = !td_section_bool(root, "train.pipeline");
     add_precision(root, options);
+    for (int32_t i = 0; i < td_section_count(root, "summary.gradients"); i++)
+        td_report_gradients(options, td_section_string_at(root, "summary.gradients", i));
     for (int32_t i = 0; i < td_section_count(root, "train.keep_fp32"); i++)
         td_keep_fp32(options, td_section_string_at(root, "train.keep_fp32", i));
     for (int32_t i = 0; i < td_section_count(root, "train.recompute"); i++)

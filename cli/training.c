@@ -79,7 +79,13 @@ const char *td_training_stop_reason(void)
 static void print_watched(const td_training *training, const td_step_report *report)
 {
     enum { SHOWN = 6 };
-    const td_tensor *tensor = &report->outputs[0];
+    int32_t index = 0;
+    const char *name;
+    while ((name = td_plan_output_name(training->plan, index)) && strcmp(name, training->watch) != 0)
+        index++;
+    if (index >= report->n_outputs)
+        return;
+    const td_tensor *tensor = &report->outputs[index];
     int64_t n = 1;
     for (int32_t i = 0; i < tensor->rank; i++)
         n *= tensor->dims[i];

@@ -14,7 +14,7 @@ typedef struct td_training {
     td_store *store;
     td_session *session;
     const char *checkpoints; /* folder; NULL: none are written */
-    const char *watch;       /* the name of the plan's one output, printed every train.log_every steps; NULL: none */
+    const char *watch;       /* the name of an output of the plan, printed every train.log_every steps; NULL: none */
     td_progress progress;
     td_collector collector; /* opened by the caller, or zeros */
     /* results */

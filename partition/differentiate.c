@@ -42,6 +42,33 @@ static void freeze_by_groups(td_plan *plan, const td_plan_request *request)
     }
 }
 
+static bool is_reported(const td_option_list *patterns, const char *name)
+{
+    for (int64_t i = 0; i < patterns->n; i++)
+        if (td_glob_match(patterns->items[i].match, name))
+            return true;
+    return false;
+}
+
+/* Before anything else takes the gradients further. */
+static td_status *report_gradients(td_plan *plan, const td_option_list *patterns)
+{
+    for (int32_t v = 0; v < plan->n_gradients; v++) {
+        const td_value_info *parameter = &plan->graph->values[v];
+        int32_t gradient = plan->gradients[v];
+        if (parameter->class != TD_CLASS_PARAMETER || gradient < 0 || !is_reported(patterns, parameter->name))
+            continue;
+        if (plan->graph->values[gradient].kind != TD_DENSE || plan->graph->values[gradient].dtype != TD_F32)
+            continue;
+        char *name = td_format("%s:gradient", parameter->name);
+        td_status *status =
+            name ? td_plan_add_output(plan, gradient, name) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan");
+        td_free(name);
+        TD_TRY(status);
+    }
+    return NULL;
+}
+
 td_status *td_pass_differentiate(td_plan *plan, const td_plan_request *request)
 {
     if (!plan->training)
@@ -53,5 +80,6 @@ td_status *td_pass_differentiate(td_plan *plan, const td_plan_request *request)
     td_value seed = td_scalar(plan->graph, "step.seed", TD_F64, 1, &one);
     plan->seed = seed.id;
     plan->n_gradients = plan->graph->n_values;
-    return td_graph_differentiate(plan->graph, (td_value){plan->graph, plan->loss}, seed, &plan->gradients);
+    TD_TRY(td_graph_differentiate(plan->graph, (td_value){plan->graph, plan->loss}, seed, &plan->gradients));
+    return report_gradients(plan, &request->options->report_gradients);
 }

@@ -66,6 +66,9 @@ void td_plan_release(td_plan *plan)
     td_free(plan->nodes);
     td_free(plan->values);
     td_free(plan->outputs);
+    for (int32_t i = 0; i < plan->n_output_names; i++)
+        td_free(plan->output_names[i]);
+    td_free(plan->output_names);
     td_free(plan->gradients);
     td_free(plan->sequence);
     td_free(plan->reach);
@@ -129,13 +132,30 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     memcpy(plan->sites, sites, (size_t)n_sites * sizeof *sites);
     TD_TRY(TD_NEW(plan->arenas, n_sites));
     TD_TRY(TD_NEW(plan->dumps, N_PASSES));
-    TD_TRY(TD_NEW(plan->outputs, request->n_outputs + plan->graph->n_values + 3));
+    const int64_t most = request->n_outputs + 2 * plan->graph->n_values; /* each value once, and each one's gradient */
+    TD_TRY(TD_NEW(plan->outputs, most + 3));
+    TD_TRY(TD_NEW(plan->output_names, most + 1));
     for (int32_t i = 0; i < request->n_outputs; i++)
-        plan->outputs[plan->n_outputs++] = request->outputs[i];
+        TD_TRY(td_plan_add_output(plan, request->outputs[i], plan->graph->values[request->outputs[i]].name));
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         if (plan->graph->values[v].is_output)
-            plan->outputs[plan->n_outputs++] = v;
+            TD_TRY(td_plan_add_output(plan, v, plan->graph->values[v].name));
     return NULL;
+}
+
+td_status *td_plan_add_output(td_plan *plan, int32_t value, const char *name)
+{
+    char *copy = td_strdup(name);
+    if (!copy)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a plan");
+    plan->output_names[plan->n_output_names++] = copy;
+    plan->outputs[plan->n_outputs++] = value;
+    return NULL;
+}
+
+const char *td_plan_output_name(const td_plan *plan, int32_t index)
+{
+    return index >= 0 && index < plan->n_output_names ? plan->output_names[index] : NULL;
 }
 
 static td_status *run_passes(td_plan *plan, const td_plan_request *request)

@@ -165,6 +165,9 @@ typedef struct td_plan_request {
     int32_t workers;           /* of the job that options->remote stands for; 1 without */
 } td_plan_request;
 
+/* One more output, under a name of its own. */
+td_status *td_plan_add_output(td_plan *plan, int32_t value, const char *name) TD_MUST_USE;
+
 struct td_plan {
     int64_t references; /* atomic */
     td_graph *graph;
@@ -185,10 +188,12 @@ struct td_plan {
     td_accumulate_changes changes; /* the first is from step 1 on */
     int32_t sample_extent;         /* the extent that counts samples, or -1 */
     int32_t *outputs, n_outputs;   /* values on the host */
-    int32_t n_recomputed;          /* ops that backward computes again */
-    bool reports_norm;             /* one more output: the norm of the gradients */
-    bool reports_overflow;         /* and one after that: see graph/ops/overflow.c; numbers of `watched` */
-    char **watched;                /* the parameters whose gradients are looked at, one for each look */
+    char **output_names;           /* of those that are reported as they are */
+    int32_t n_output_names;
+    int32_t n_recomputed;  /* ops that backward computes again */
+    bool reports_norm;     /* one more output: the norm of the gradients */
+    bool reports_overflow; /* and one after that: see graph/ops/overflow.c; numbers of `watched` */
+    char **watched;        /* the parameters whose gradients are looked at, one for each look */
     int64_t n_watched;
     bool has_loss_scale; /* backward is seeded with a dynamic loss scale */
     td_loss_scale_options loss_scale;

@@ -34,6 +34,7 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->groups);
     list_deinit(&options->keep_fp32);
     list_deinit(&options->recompute);
+    list_deinit(&options->report_gradients);
     td_free(options->accumulate_changes.items);
     td_free(options->default_device);
     td_free((void *)(uintptr_t)options->tables.match);
@@ -161,6 +162,13 @@ void td_tables(td_train_options *options, td_table_options tables)
 void td_keep_fp32(td_train_options *options, const char *match)
 {
     td_status *status = append(&options->keep_fp32, match, NULL, NULL, NULL);
+    if (status)
+        fail(options, status);
+}
+
+void td_report_gradients(td_train_options *options, const char *match)
+{
+    td_status *status = append(&options->report_gradients, match, NULL, NULL, NULL);
     if (status)
         fail(options, status);
 }

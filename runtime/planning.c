@@ -71,6 +71,8 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
                          options->accumulate_changes.items[i].accumulate);
     for (int64_t i = 0; i < options->keep_fp32.n; i++)
         td_string_format(&text, "keep %s\n", options->keep_fp32.items[i].match);
+    for (int64_t i = 0; i < options->report_gradients.n; i++)
+        td_string_format(&text, "report %s\n", options->report_gradients.items[i].match);
     for (int64_t i = 0; i < options->recompute.n; i++)
         td_string_format(&text, "recompute %s\n", options->recompute.items[i].match);
     for (int64_t i = 0; i < options->placements.n; i++)

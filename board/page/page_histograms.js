@@ -9,8 +9,8 @@ export function show(place) {
   return tagPage(place, {
     kind: "histogram", most: 24,
     lead: "Each outline is one step, the latest in front; the heat map has a column for each step.",
-    missing: "Histograms of parameters are recorded every summary.every steps where the configuration names them:",
-    command: 'summary:\n  every: 100\n  parameters: ["*"]',
+    missing: "Histograms are recorded every summary.every steps of what the configuration names:",
+    command: 'summary:\n  every: 100\n  parameters: ["*"]\n  gradients: ["*"]\n  activations: ["*/relu"]',
     controls: (redraw) => h("label", {}, "as", h("select", { onchange: (event) => { mode = event.target.value; redraw(); } },
       ["ridges", "heat map"].map((name) => h("option", { value: name, selected: name === mode }, name)))),
     draw: card,

@@ -39,7 +39,8 @@ const valueOf = (run, key) => (isResult(key) ? result(run, key) : run.settings[k
 
 function varying(runs) {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
-  const changing = keys.filter((key) => !/^(summary|log|profile|checkpoint)\./.test(key) && new Set(runs.map((run) => String(run.settings[key]))).size > 1);
+  const common = keys.filter((key) => runs.filter((run) => run.settings[key] !== undefined).length > runs.length / 2);
+  const changing = common.filter((key) => !/^(summary|log|profile|checkpoint)\./.test(key) && new Set(runs.map((run) => String(run.settings[key]))).size > 1);
   return changing.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
 }
 const rank = (key) => (/^optimizer/.test(key) ? 0 : /^train/.test(key) ? 1 : /^model/.test(key) ? 2 : 3);
@@ -78,7 +79,7 @@ function drawParallel(card, runs, keys, state, redraw) {
   const axes = keys.map((key, i) => {
     const brush = state.brushes.get(key);
     const group = svg("g", {}, svg("line", { x1: x(i), x2: x(i), y1: top, y2: top + inner, stroke: "currentColor", opacity: 0.5 }),
-      svg("text", { x: x(i), y: 14, "text-anchor": "middle", "font-size": 12, "font-weight": 600, fill: "currentColor" }, cut(key, 22)),
+      svg("text", { x: x(i), y: 14, "text-anchor": "middle", "font-size": 12, "font-weight": 600, fill: "currentColor" }, svg("title", {}, key), cut(key.replace(/^optimizer\[(\d+)\]\./, "opt $1 "), 14)),
       svg("text", { x: x(i), y: top - 8, "text-anchor": "middle", "font-size": 11, fill: "currentColor" }, cut(scales[i].high, 18)),
       svg("text", { x: x(i), y: top + inner + 16, "text-anchor": "middle", "font-size": 11, fill: "currentColor" }, cut(scales[i].low, 18)),
       brush && svg("rect", { x: x(i) - 7, width: 14, y: y(brush[3]), height: y(brush[2]) - y(brush[3]), fill: "var(--accent)", opacity: 0.35 }));

@@ -141,7 +141,7 @@ typedef struct td_train_options {
      * serve_embedding the tables of all lookups live on its servers. NULL: it trains alone. Must outlive what is planned. */
     const td_remote *remote;
     bool serve_embedding; /* offload.embedding = ps */
-    td_option_list devices, placements, groups, keep_fp32, recompute;
+    td_option_list devices, placements, groups, keep_fp32, recompute, report_gradients;
     char *default_device;
     td_machine *machine;
     td_status *error;
@@ -170,6 +170,9 @@ void td_keep_fp32(td_train_options *options, const char *match);
  * They are taken segment by segment, a segment being what agrees in the name up to where the pattern's first * ends: "h.*" makes
  * "h.0", "h.1" and so on. What one segment reads of another is kept. A pattern that matches nothing is refused (TD_INVALID_ARGUMENT). */
 void td_recompute(td_train_options *options, const char *match);
+/* Gradients of parameters whose names match become outputs of a plan that trains, after the td_output values: dense f32 ones, as
+ * backward makes them (before clipping, times the loss scale, of the window's last micro-batch). */
+void td_report_gradients(td_train_options *options, const char *match);
 
 /* From step `step` on (at least 2, later than the change before), windows have other numbers of micro-batches. */
 void td_accumulate_from(td_train_options *options, int64_t step, int32_t accumulate);
@@ -266,6 +269,9 @@ int64_t td_plan_window(const td_plan *plan, int64_t step);
 /* Bytes that one micro-batch, which is its window's last, copies in each direction (contract c). `extents`: the actual size of every extent, in the order of the
  * plan's graph; NULL: all at capacity. */
 void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *out_to_device, int64_t *out_to_host);
+
+/* The name of an output, in the order of td_step_report.outputs: its value's, or "<parameter>:gradient"; NULL beyond the last. */
+const char *td_plan_output_name(const td_plan *plan, int32_t index);
 
 /* All facts as JSON (stable names: see docs/plan.md), Graphviz text, why an op is where it is, the state after a pass. Text is
  * the caller's: td_text_free. Unknown names are errors that name the nearest. */

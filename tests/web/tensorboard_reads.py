@@ -13,7 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIGURATION = ROOT / "samples" / "lenet" / "lenet.yaml"
 SETTINGS = ["train.steps=12", "summary.every=6", 'summary.parameters=["*"]', 'summary.tensors=["*bias"]', "summary.images=2",
-            "train.clip_norm=1", "log.level=warning"]
+            "train.clip_norm=1", 'summary.gradients=["fc*"]', 'summary.activations=["*/relu"]', "log.level=warning"]
 
 
 def with_tensorboard():
@@ -55,6 +55,8 @@ def check_run(run, accumulator):
     check(png.startswith(b"\x89PNG"), "an image is a PNG file")
     histogram = events.Histograms(tags["histograms"][0])[1].histogram_value
     check(sum(histogram.bucket) == histogram.num > 0, "a histogram's counts add up")
+    for tag in ["gradients/fc1.weight", "activations/conv1/relu"]:
+        check(tag in tags["histograms"], f"{tag} is there: {tags['histograms']}")
     text = tensor_util.make_ndarray(events.Tensors("configuration")[0].tensor_proto)[0].decode()
     check("model:" in text, "the configuration is there as text")
 
