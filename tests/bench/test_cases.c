@@ -89,16 +89,17 @@ static void test_every_case_runs_at_a_small_size(void **state)
     (void)state;
     static char *const embedding[] = {"--rows", "100", "--batch", "8", "--tables", "3", "--dim", "5", NULL};
     static char *const model[] = {"--rows", "50", "--batch", "4", NULL}, *const dispatch[] = {NULL},
-                       *const planning[] = {"--rows", "50", NULL};
+                       *const rows[] = {"--rows", "50", NULL};
     static char *const images[] = {"--batch", "4", NULL}, *const tokens[] = {"--batch", "1", "--dim", "64", NULL};
     for (int32_t i = 0; i < td_bench_count(); i++) {
         const char *name = td_bench_at(i)->name;
-        char *const *words = !strncmp(name, "embedding", 9)  ? embedding
-                             : !strncmp(name, "dispatch", 8) ? dispatch
-                             : !strncmp(name, "plan.", 5)    ? planning
-                             : !strncmp(name, "lenet", 5)    ? images
-                             : !strncmp(name, "gpt", 3)      ? tokens
-                                                             : model;
+        char *const *words = !strncmp(name, "embedding", 9)   ? embedding
+                             : !strncmp(name, "dispatch", 8)  ? dispatch
+                             : !strncmp(name, "plan.", 5)     ? rows
+                             : !strncmp(name, "optimizer", 9) ? rows
+                             : !strncmp(name, "lenet", 5)     ? images
+                             : !strncmp(name, "gpt", 3)       ? tokens
+                                                              : model;
         json_t *line = line_of(name, (char **)words);
         assert_times(line, name);
         json_decref(line);
