@@ -116,8 +116,10 @@ static bool parse_range(const char *text, size_t bytes, int64_t size, range *out
         return false;
     }
     if (!colon) {
+        if (out->begin < 0 || out->begin >= size)
+            return false;
         out->end = out->begin + 1;
-        return out->begin >= 0 && out->begin < size;
+        return true;
     }
     const char *last = colon + 1 + strspn(colon + 1, " ");
     if (*last) {
