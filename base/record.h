@@ -60,9 +60,10 @@ const char *td_record_kind_help(int kind);
 
 extern atomic_bool td_record_active;
 
+/* Who sees it on sees which clock was chosen, and the rings. */
 static inline bool td_record_on(void)
 {
-    return __builtin_expect(atomic_load_explicit(&td_record_active, memory_order_relaxed), 0);
+    return __builtin_expect(atomic_load_explicit(&td_record_active, memory_order_acquire), 0);
 }
 
 /* The first point of a hook. */

@@ -213,8 +213,8 @@ static uint64_t record_op(const td_lane *lane, const td_instruction *in, const t
 {
     uint64_t now = td_ticks();
     if (!lane->event && in->kind != TD_RUN_NOTHING)
-        td_record_write(TD_RECORD_OP, lane->session->record_base + (uint32_t)in->node, slot->record_step,
-                        slot->record_micro, from, now, 0);
+        td_record_write(TD_RECORD_OP, slot->record_base + (uint32_t)in->node, slot->record_step, slot->record_micro,
+                        from, now, 0);
     return now;
 }
 
@@ -222,10 +222,10 @@ static uint64_t record_op(const td_lane *lane, const td_instruction *in, const t
 static void record_cluster(const td_lane *lane, int32_t index, const td_step_slot *slot, uint64_t from, int64_t bytes)
 {
     const td_session *session = lane->session;
-    uint32_t nodes = (uint32_t)session->plan->graph->n_nodes, id = session->record_base + nodes + (uint32_t)index;
+    uint32_t nodes = (uint32_t)session->plan->graph->n_nodes, id = slot->record_base + nodes + (uint32_t)index;
     uint64_t now = td_ticks();
     if (lane->group->kind != TD_QUEUE_COMPUTE)
-        td_record_write(TD_RECORD_COPY, session->record_base + (uint32_t)session->clusters[index].instructions[0].node,
+        td_record_write(TD_RECORD_COPY, slot->record_base + (uint32_t)session->clusters[index].instructions[0].node,
                         slot->record_step, slot->record_micro, from, now, (uint64_t)bytes);
     td_record_write(TD_RECORD_SUBGRAPH, id, slot->record_step, slot->record_micro, from, now, 0);
 }
@@ -258,7 +258,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         td_instruction *in = &bound->instructions[i];
         if (begin && lane->event)
-            td_record_current = (td_record_tag){.id = session->record_base + (uint32_t)in->node,
+            td_record_current = (td_record_tag){.id = slot->record_base + (uint32_t)in->node,
                                                 .step = slot->record_step,
                                                 .micro = slot->record_micro,
                                                 .set = 1};
@@ -336,10 +336,12 @@ static bool take(td_lane *lane, td_ready *out, bool block)
     if (found)
         *out = heap_pop(lane->session, group);
     pthread_mutex_unlock(&group->mutex);
-    if (found && from)
+    if (found && from) {
+        const td_step_slot *slot = &lane->session->slots[out->step % TD_STEP_SLOTS];
         td_record_end(TD_RECORD_WAIT,
-                      lane->session->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
-                      lane->session->slots[out->step % TD_STEP_SLOTS].record_step, from, 0);
+                      slot->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
+                      slot->record_step, from, 0);
+    }
     return found;
 }
 

@@ -302,6 +302,7 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     int64_t step = session->plan->training ? window : slot->step;
     slot->record_step = (uint32_t)step;
     slot->record_micro = (uint32_t)slot->micro;
+    slot->record_base = session->record_base;
     slot->record_from = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].record_from : 0;
     if (!profiler)
         return;
@@ -310,6 +311,7 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
         look_at_schedule(profiler, step);
     if (profiler->recording)
         turn_off(profiler, make_known(profiler, session));
+    slot->record_base = session->record_base;
     pthread_mutex_unlock(&profiler->mutex);
     if (!slot->record_from)
         slot->record_from = from ? from : td_record_begin();
@@ -339,7 +341,7 @@ void td_session_profile_complete(td_session *session, const td_step_slot *slot)
     if (!profiler || !td_record_on() || !slot->ends_window)
         return;
     int64_t before = slot->micro ? session->window.samples : 0;
-    td_record_end(TD_RECORD_STEP, session->record_base, slot->record_step, slot->record_from,
+    td_record_end(TD_RECORD_STEP, slot->record_base, slot->record_step, slot->record_from,
                   (uint64_t)(before + slot->batch.samples));
     sample_devices(session, slot);
     if (!session->plan->training)

@@ -87,7 +87,9 @@ typedef struct td_step_slot {
     double begin_s, wait_data_s;
     uint32_t record_micro; /* which micro-step of the step, from 0 */
     uint32_t record_step;  /* the step's number in records: of the training, or of the session when it evaluates */
-    uint64_t record_from;  /* when it was admitted, in ticks; 0: nothing was recorded then */
+    uint32_t
+        record_base; /* the session's when it was admitted: lanes may still work on older steps when that changes */
+    uint64_t record_from; /* when it was admitted, in ticks; 0: nothing was recorded then */
 } td_step_slot;
 
 /* A batch that was pulled to see whether its window goes on. */
