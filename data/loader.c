@@ -200,8 +200,13 @@ static void source_release(void *self, td_batch *batch)
     if (!back)
         return;
     pthread_mutex_lock(&loader->mutex);
-    back->state = SLOT_FREE;
-    pthread_cond_broadcast(&loader->slot_freed);
+    if (batch->unused && back == slot_of(loader, loader->next_out - 1)) {
+        back->state = SLOT_READY;
+        loader->next_out--;
+    } else {
+        back->state = SLOT_FREE;
+        pthread_cond_broadcast(&loader->slot_freed);
+    }
     pthread_mutex_unlock(&loader->mutex);
     *batch = (td_batch){0};
 }

@@ -453,7 +453,7 @@ static void rest(engine *e, bool progressed)
     int64_t at = td_clock_ns() + (ns < LONG_REST_NS ? ns : LONG_REST_NS);
     const struct timespec until = {at / 1000000000, at % 1000000000};
     pthread_mutex_lock(&e->comm->mutex);
-    if (!e->comm->submitted && !e->comm->closing && !e->comm->failure)
+    if (!e->comm->submitted && (!e->comm->closing || e->said_goodbye) && !e->comm->failure)
         if (pthread_cond_timedwait(&e->comm->work, &e->comm->mutex, &until) == 0)
             e->idle = 0;
     pthread_mutex_unlock(&e->comm->mutex);
@@ -485,7 +485,10 @@ static td_status *meet(engine *e)
     (void)gethostname(mine.host, sizeof mine.host - 1);
     TD_TRY(TD_NEW(comm->peers, comm->size));
     TD_TRY(TD_NEW(all, comm->size));
-    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, e->world);
+    if (MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, e->world) != MPI_SUCCESS) {
+        td_free(all);
+        return TD_ERROR(TD_IO, "the ranks of this job cannot reach each other (MPI_Allgather failed)");
+    }
     td_status *status = NULL;
     for (int32_t r = 0; r < comm->size; r++) {
         td_peer *peer = &comm->peers[r];

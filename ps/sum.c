@@ -94,7 +94,10 @@ static td_status *fold_rows(const summing *s)
             status = td_fold_add(&fold, &rows);
         }
         rows = td_fold_result(&fold);
-        if (status || rows.n > s->outputs[i].entries)
+        if (!status && rows.n > s->outputs[i].entries)
+            status = TD_ERROR(TD_INTERNAL, "a sum of %lld rows has room for %lld", (long long)rows.n,
+                              (long long)s->outputs[i].entries);
+        if (status)
             break;
         *(int64_t *)s->outputs[i].count = rows.n;
         if (rows.n) {

@@ -227,8 +227,7 @@ static td_status *load_entry(const loading *l, int32_t index, void *piece)
     td_packed packed;
     const td_store_entry *entry = &l->store->entries[index];
     int64_t most = PIECE_BYTES / (int64_t)td_dtype_bytes(entry->tensor.dtype);
-    if (entry->is_remote && entry->tensor.dims[0]) /* whole rows */
-        most -= most % (td_tensor_elements(&entry->tensor) / entry->tensor.dims[0]);
+    TD_TRY(td_store_whole_rows(entry, &most));
     TD_TRY(match_entry(l, entry, &packed));
     if (entry->is_remote && l->store->remote->worker != 0)
         return NULL; /* the first worker loads for all */

@@ -24,8 +24,10 @@ static td_status *look_ahead(td_session *session, td_source *source)
     return NULL;
 }
 
+/* A batch that was only looked at is the source's next one again. */
 static void release_ahead(td_session *session, td_source *source)
 {
+    session->ahead.batch.unused = true;
     if (session->ahead.has_batch)
         source->release(source->self, &session->ahead.batch);
     session->ahead = (td_batch_ahead){0};

@@ -27,6 +27,7 @@ static td_status *room_for(td_served_batch *served, int32_t k, int64_t n)
     if (n > served->capacities[k]) {
         td_free(served->keys[k]);
         td_free(served->places[k]);
+        served->keys[k] = served->places[k] = NULL;
         served->capacities[k] = 0;
         TD_TRY(TD_NEW(served->keys[k], n));
         TD_TRY(TD_NEW(served->places[k], n));
@@ -35,6 +36,7 @@ static td_status *room_for(td_served_batch *served, int32_t k, int64_t n)
     if (n > served->scratch_ids) {
         td_free(served->scratch);
         td_free(served->rows);
+        served->rows = NULL;
         served->scratch_ids = 0;
         served->scratch = td_calloc(1, td_dedup_scratch_bytes(n));
         TD_TRY(TD_NEW(served->rows, n));

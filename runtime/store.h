@@ -113,6 +113,8 @@ td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, i
 td_status *td_store_count_remote(const td_store *store) TD_MUST_USE;
 /* Before one is loaded: no row has begun. */
 td_status *td_store_clear_remote(td_store *store) TD_MUST_USE;
+/* Makes a number of elements one that an entry can be read and written by: whole rows of a served table, anything elsewhere. */
+td_status *td_store_whole_rows(const td_store_entry *entry, int64_t *elements) TD_MUST_USE;
 
 /* ---- arenas.c: memory for the session that runs ---- */
 /* A session of this plan begins. The arenas are made large enough for it, or, while another session runs, that is left to

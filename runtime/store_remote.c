@@ -77,6 +77,17 @@ td_status *td_store_add_remote_states(td_store *store, const td_plan *plan)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------------------- */
 
+td_status *td_store_whole_rows(const td_store_entry *entry, int64_t *elements)
+{
+    const int64_t rows = entry->is_remote ? entry->tensor.dims[0] : 0;
+    const int64_t width = rows ? td_tensor_elements(&entry->tensor) / rows : 1;
+    if (width > *elements)
+        return TD_ERROR(TD_UNSUPPORTED, "\"%s\" is served: its rows of %" PRId64 " elements are longer than %" PRId64,
+                        entry->name, width, *elements);
+    *elements -= *elements % width;
+    return NULL;
+}
+
 static td_status *whole_rows(const td_store_entry *entry, int64_t first, int64_t n, int64_t *out_row, int64_t *out_rows)
 {
     const int64_t rows = entry->tensor.dims[0];

@@ -150,6 +150,7 @@ static td_status *take_as_it_is(const importing *im, int32_t index, char *piece)
 {
     const td_source_tensor *source = &im->entries[index].source;
     int64_t n = source->tensor->elements, most = PIECE_BYTES / (int64_t)td_dtype_bytes(source->dtype);
+    TD_TRY(td_store_whole_rows(&im->store->entries[index], &most));
     for (int64_t first = 0; first < n; first += most) {
         int64_t count = n - first < most ? n - first : most;
         TD_TRY(td_source_read(source, first, count, piece));

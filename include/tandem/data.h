@@ -49,10 +49,12 @@ typedef struct td_batch {
      * samples of those before this one. Zeros: the batch stands alone. A worker for which a window has no batch gets one of 0
      * samples, and index is that of the window's last. */
     int64_t window_samples, window_batches, window_before;
+    bool unused; /* of a released batch: a run only looked at it, to see where a window ends */
 } td_batch;
 
 /* `next` and `release` are called from one thread at a time, but perhaps not always the same one; several batches may
- * be out at once (at most three). */
+ * be out at once (at most three). A batch that is released unused is the last one that came out; a source that another run
+ * will go on with gives it again at the next `next`, as loaders do. */
 typedef struct td_source {
     void *self;
     /* The next batch; *out_end = true, and no batch, when there is none left. */

@@ -91,11 +91,29 @@ static void test_tables_in_another_width_are_converted_and_one_line_says_so(void
                 strstr(out, "from bf16 to f32), which is exact"));
 }
 
+/* A run in stretches looks a batch ahead at the end of each, to know whether a window goes on. */
+static void test_checkpoints_between_windows_lose_no_batch(void **state)
+{
+    (void)state;
+    char *every[] = {"checkpoint.every=0", "checkpoint.every=1", "checkpoint.every=2", "checkpoint.every=3"};
+    for (int i = 0; i < 4; i++) {
+        SUCCEED("train", "x.yaml", "--run", i ? "often" : "once", "--set", "data.batch=100", "--set",
+                "data.train_rows=500", "--set", "train.epochs=3", "--set", "train.accumulate=2", "--set", every[i],
+                SCHEDULE);
+        if (!i)
+            continue;
+        assert_int_equal(integer_at("often/summary.json", "steps"), integer_at("once/summary.json", "steps"));
+        expect_same_parameters("once/summary.json", "often/summary.json");
+        assert_int_equal(system("rm -r often"), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_optimizer_may_move_between_two_parts_of_a_run),
         cmocka_unit_test(test_any_precision_goes_on_from_any_other_and_says_so),
+        cmocka_unit_test(test_checkpoints_between_windows_lose_no_batch),
         cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
     };
     return cmocka_run_group_tests(tests, enter, leave);
