@@ -289,6 +289,9 @@ td_status *td_file_writer_open(const char *path, td_file_writer **out_writer)
 {
     *out_writer = NULL;
     td_file_writer *writer = NULL;
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+        return TD_ERROR(TD_IO, "%s: a device or pipe, which a file that is written whole would replace", path);
     TD_TRY(TD_NEW(writer, 1));
     writer->file = -1;
     writer->path = td_strdup(path);

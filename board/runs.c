@@ -48,10 +48,11 @@ static td_board_run *find_run(td_board *board, const char *path)
     return NULL;
 }
 
+/* NULL, and no error: there are as many runs as a board shows. */
 static td_status *add_run(td_board *board, const char *path, td_board_run **out_run)
 {
     *out_run = find_run(board, path);
-    if (*out_run)
+    if (*out_run || board->n_runs >= MOST_RUNS)
         return NULL;
     TD_TRY(td_grow(&board->runs, &board->runs_capacity, board->n_runs, sizeof *board->runs));
     td_board_run *run = &board->runs[board->n_runs];
@@ -115,20 +116,17 @@ static td_status *take_file(look *l, const char *path, const char *name, const s
     bool json = !strcmp(name, "run.json") || !strcmp(name, "summary.json");
     if (!trace && !events && !json)
         return NULL;
-    if (l->board->n_runs >= MOST_RUNS) {
-        l->board->too_many = true;
-        return NULL;
-    }
-    const char *inner = ends_with(path, "/profile") ? "profile/" : "";
-    char *run_path = td_strdup(!strcmp(path, "profile") ? "" : path),
-         *below = td_format("%s%s", trace ? inner : "", name);
+    bool of_run = !strcmp(path, "profile"), inside = of_run || ends_with(path, "/profile");
+    const char *inner = inside ? "profile/" : "";
+    char *run_path = td_strdup(of_run ? "" : path), *below = td_format("%s%s", trace ? inner : "", name);
     td_board_run *run = NULL;
-    if (run_path && *inner && trace)
+    if (run_path && inside && !of_run && trace)
         run_path[strlen(run_path) - 8] = '\0';
     td_status *status = run_path && below ? add_run(l->board, run_path, &run) : no_memory();
-    if (!status && events)
+    l->board->too_many = l->board->too_many || (!status && !run);
+    if (run && !status && events)
         status = add_file(run, name);
-    if (!status) {
+    if (run && !status) {
         bool newer = time_of(info) > run->written_ns;
         run->found = true;
         l->state = td_hash_number((uint64_t)time_of(info) + (uint64_t)info->st_size, td_hash_string(name, l->state));

@@ -1,4 +1,5 @@
 /* tandem profile: what the trace of a run shows. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,10 @@ static td_status *number_of(const td_arguments *arguments, const char *option, i
     *out = fallback;
     if (!text)
         return NULL;
+    errno = 0;
     *out = strtoll(text, &end, 10);
-    if (!*text || *end || *out < 0)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s %s: not a number", option, text);
+    if (!*text || *end || *out < 0 || *out > INT32_MAX || errno)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s %s: not a number from 0 to %d", option, text, INT32_MAX);
     return NULL;
 }
 

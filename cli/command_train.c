@@ -236,6 +236,17 @@ static void set_progress(job *j)
     progress->every = td_section_int(j->setup.root, "train.log_every");
 }
 
+/* Windows may have another size than before the checkpoint; each batch that is left is trained on all the same. */
+static void count_what_is_left(job *j)
+{
+    td_section root = j->setup.root;
+    int64_t most = td_section_int(root, "train.steps"), epochs = td_section_int(root, "train.epochs");
+    int64_t steps = td_setup_count_steps_from(root, j->setup.batches_per_epoch, epochs,
+                                              td_store_steps(j->training.store), j->training.position);
+    if (epochs > 0)
+        j->setup.steps = most && most < steps ? most : steps;
+}
+
 /* A resumed run that had ended already, and is to be no longer now. */
 static bool ended_before(const job *j)
 {
@@ -272,6 +283,8 @@ static td_status *prepare(job *j)
         TD_TRY(check_order(j));
     if (j->resumed)
         TD_TRY(load_newest(j));
+    if (j->resumed)
+        count_what_is_left(j);
     TD_TRY(td_distributed_meet(&j->distributed)); /* tables are loaded */
     if (j->distributed.leads)
         TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));

@@ -11,6 +11,7 @@
 #include "cli/distributed.h"
 #include "cli/model.h"
 #include "tandem/data.h"
+#include "tandem/session.h"
 #include "tandem/plan.h"
 
 typedef struct td_setup {
@@ -40,6 +41,9 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
 td_status *td_setup_windows(td_section root, td_train_options *options) TD_MUST_USE;
 /* Steps in so many epochs: a window ends with its epoch. INT64_MAX: more. */
 int64_t td_setup_count_steps(td_section root, int64_t batches_per_epoch, int64_t epochs);
+/* The same for a run that has done so many steps and goes on from this place, perhaps with other windows than before. */
+int64_t td_setup_count_steps_from(td_section root, int64_t batches_per_epoch, int64_t epochs, int64_t done,
+                                  td_data_position at);
 /* Everything on one device: `device` by name, or NULL: the default device, its memory limit lifted (*out_lifted: it had
  * one). *out_device: its name, td_free'd by the caller. */
 td_status *td_setup_single(td_section root, int64_t steps, const char *device, td_train_options *out_options,

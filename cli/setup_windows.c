@@ -68,14 +68,30 @@ static int64_t one_epoch(td_section root, int64_t batches, int64_t step)
     return step;
 }
 
-int64_t td_setup_count_steps(td_section root, int64_t batches_per_epoch, int64_t epochs)
+/* The step after so many epochs from `step` on; INT64_MAX beyond 64 bits. */
+static int64_t after_epochs(td_section root, int64_t batches_per_epoch, int64_t epochs, int64_t step)
 {
-    int64_t step = 1;
     while (batches_per_epoch > 0 && epochs > 0) {
         if (!whole_epochs(root, batches_per_epoch, &step, &epochs))
             return INT64_MAX;
         if (epochs-- > 0)
             step = one_epoch(root, batches_per_epoch, step);
     }
-    return step - 1;
+    return step;
+}
+
+int64_t td_setup_count_steps(td_section root, int64_t batches_per_epoch, int64_t epochs)
+{
+    int64_t next = after_epochs(root, batches_per_epoch, epochs, 1);
+    return next == INT64_MAX ? next : next - 1;
+}
+
+int64_t td_setup_count_steps_from(td_section root, int64_t batches_per_epoch, int64_t epochs, int64_t done,
+                                  td_data_position at)
+{
+    if (at.epoch >= epochs)
+        return done;
+    int64_t next = one_epoch(root, batches_per_epoch - at.batch, done + 1);
+    next = after_epochs(root, batches_per_epoch, epochs - at.epoch - 1, next);
+    return next == INT64_MAX ? next : next - 1;
 }

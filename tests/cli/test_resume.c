@@ -108,12 +108,26 @@ static void test_checkpoints_between_windows_lose_no_batch(void **state)
     }
 }
 
+static void test_larger_windows_after_resuming_reach_the_end_of_the_data(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        SUCCEED("train", "x.yaml", "--run", "grown", "--set", "data.batch=20", "--set", "train.steps=7", "--set",
+                "train.accumulate=3", SCHEDULE);
+        SUCCEED("train", "x.yaml", "--run", "grown", "--resume", "--set", "data.batch=20", "--set",
+                i ? "train.accumulate=25" : "train.accumulate=6", SCHEDULE);
+        assert_int_equal(integer_at("grown/summary.json", "samples"), 2000);
+        assert_int_equal(system("rm -r grown"), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_optimizer_may_move_between_two_parts_of_a_run),
         cmocka_unit_test(test_any_precision_goes_on_from_any_other_and_says_so),
         cmocka_unit_test(test_checkpoints_between_windows_lose_no_batch),
+        cmocka_unit_test(test_larger_windows_after_resuming_reach_the_end_of_the_data),
         cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
     };
     return cmocka_run_group_tests(tests, enter, leave);
