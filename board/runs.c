@@ -242,7 +242,8 @@ td_status *td_board_look(td_board *board)
     lseek(folder, 0, SEEK_SET); /* the place in the folder is shared by all that are duplicates */
     TD_TRY(visit(&l, folder, "", 0));
     drop_lost(board);
-    qsort(board->runs, (size_t)board->n_runs, sizeof *board->runs, by_path);
+    if (board->n_runs) /* qsort wants an address, even of nothing */
+        qsort(board->runs, (size_t)board->n_runs, sizeof *board->runs, by_path);
     for (int64_t i = 0; i < board->n_runs; i++) {
         load_json(board, &board->runs[i], "run.json", &board->runs[i].lineage, &board->runs[i].lineage_mtime);
         load_json(board, &board->runs[i], "summary.json", &board->runs[i].summary, &board->runs[i].summary_mtime);

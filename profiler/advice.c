@@ -59,7 +59,8 @@ void td_advise(const td_analysis *analysis, td_advice_list *out_list)
     out_list->n = 0;
     td_advice_rules(analysis, out_list);
     td_advice_moves(analysis, out_list);
-    qsort(out_list->items, (size_t)out_list->n, sizeof *out_list->items, by_gain);
+    if (out_list->n > 1)
+        qsort(out_list->items, (size_t)out_list->n, sizeof *out_list->items, by_gain);
 }
 
 td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis)

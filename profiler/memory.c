@@ -71,7 +71,8 @@ static td_status *sum_lives(const td_view *view, int64_t step, const life *lives
             changes[n++] = (change){lives[v].begin_ns, lives[v].bytes};
             changes[n++] = (change){lives[v].end_ns, -lives[v].bytes};
         }
-    qsort(changes, (size_t)n, sizeof *changes, by_time);
+    if (n > 1)
+        qsort(changes, (size_t)n, sizeof *changes, by_time);
     td_status *status = TD_NEW(out->points, n + 1);
     for (int64_t i = 0; !status && i < n; i++) {
         now += changes[i].bytes;

@@ -94,7 +94,8 @@ static void merge(td_op_rows *rows, const char *name, const char *device, int32_
 
 static void sort(td_op_rows *rows)
 {
-    qsort(rows->rows, (size_t)rows->n, sizeof *rows->rows, by_self);
+    if (rows->n > 1)
+        qsort(rows->rows, (size_t)rows->n, sizeof *rows->rows, by_self);
 }
 
 static td_status *group(td_op_statistics *s)
