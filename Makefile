@@ -16,7 +16,7 @@ packages:
 demo: build
 	tools/demo build/$(PRESET)/tandem
 
-# Everything that must hold before a change lands, about a quarter of an hour on two cores.
+# Everything that must hold before a change lands, about half an hour on two cores.
 test: packages
 	tools/test
 

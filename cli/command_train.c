@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/string.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/json.h"
@@ -87,7 +88,8 @@ static void say_conversion(td_section before, td_section now)
 /* A place in the data and random numbers mean nothing under another order of the rows or another seed. */
 static td_status *check_order(const job *j)
 {
-    static const char *const keys[] = {"train.seed", "data.batch", "data.shuffle", "data.drop_remainder"};
+    static const char *const keys[] = {"train.seed", "data.batch", "data.shuffle", "data.shuffle_buffer",
+                                       "data.drop_remainder"};
     td_config *config = begun_with(j);
     td_status *status = NULL;
     for (size_t i = 0; config && !status && i < sizeof keys / sizeof *keys; i++) {
@@ -298,6 +300,22 @@ static td_status *prepare(job *j)
 
 /* ---- after the last ---------------------------------------------------------------------------------------------------------- */
 
+/* The whole command, settings included: without them other numbers would come out. */
+static td_status *say_how_to_go_on(const job *j, td_status *status, const char *which)
+{
+    td_string settings = {0};
+    for (int32_t i = 0; i < j->arguments->n_given; i++)
+        if (!strcmp(j->arguments->given[i].option->name, "--set"))
+            td_string_format(&settings, " --set '%s'", j->arguments->given[i].value);
+    char *text = NULL;
+    td_status *lost = td_string_finish(&settings, &text);
+    status = td_status_help(status, "the checkpoint %s %s; go on with: tandem train %s --run %s --resume%s",
+                            j->training.last_checkpoint, which, td_config_origin(j->config), j->run, text ? text : "");
+    td_status_destroy(lost);
+    td_free(text);
+    return status;
+}
+
 static td_status *interrupted(const job *j)
 {
     td_status *status = TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(),
@@ -306,8 +324,7 @@ static td_status *interrupted(const job *j)
         return status;
     if (!j->training.last_checkpoint)
         return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
-    return td_status_help(status, "the checkpoint is %s; go on with: tandem train %s --run %s --resume",
-                          j->training.last_checkpoint, td_config_origin(j->config), j->run);
+    return say_how_to_go_on(j, status, "is there");
 }
 
 static td_status *explain_failure(const job *j, td_status *status)
@@ -323,8 +340,7 @@ static td_status *explain_failure(const job *j, td_status *status)
                                         "train.on_nan: skip");
     if (!j->training.last_checkpoint)
         return status;
-    return td_status_help(status, "the checkpoint %s is from before; go on with: tandem train %s --run %s --resume",
-                          j->training.last_checkpoint, td_config_origin(j->config), j->run);
+    return say_how_to_go_on(j, status, "is from before");
 }
 
 static double generator_auc(const job *j)
