@@ -186,7 +186,7 @@ static td_status *widen_results(casts *c, td_plan *plan, int64_t n_values)
     }
     for (int32_t i = 0; i < plan->n_outputs; i++)
         TD_TRY(widen(c, &plan->outputs[i]));
-    return NULL;
+    return plan->loss < 0 ? NULL : widen(c, &plan->loss);
 }
 
 static td_status *allocate(casts *c, int64_t n_values)

@@ -65,6 +65,19 @@ bool td_rewrite_is(const td_rewriter *r, int32_t node, const char *op)
     return strcmp(r->graph->nodes[node].op->name, op) == 0;
 }
 
+bool td_rewrite_is_lookup_gradient(const td_rewriter *r, int32_t node)
+{
+    return td_rewrite_is(r, node, "embedding_gradient") || td_rewrite_is(r, node, "embedding_bag_gradient");
+}
+
+void td_rewrite_count_inputs(td_rewriter *r, int32_t node)
+{
+    const td_node *n = &r->graph->nodes[node];
+    for (int32_t i = 0; i < n->n_inputs; i++)
+        if (n->inputs[i] >= 0)
+            r->uses[n->inputs[i]]++;
+}
+
 const td_node *td_rewrite_maker(const td_rewriter *r, int32_t value)
 {
     int32_t producer = value < 0 ? -1 : r->graph->values[value].producer;

@@ -66,11 +66,15 @@ td_status *td_rewrite_turn(td_rewriter *r, int32_t node, const char *op, const i
 td_status *td_rewrite_replace(td_rewriter *r, int32_t old, int32_t node) TD_MUST_USE;
 /* After nodes were added to the graph. */
 td_status *td_rewriter_follow(td_rewriter *r) TD_MUST_USE;
+/* Of a node that was added: it reads its inputs. */
+void td_rewrite_count_inputs(td_rewriter *r, int32_t node);
 
 /* Whether the user's targets and rules put both nodes in one place, wherever that is. */
 bool td_rewrite_same_place(const td_rewriter *r, int32_t a, int32_t b);
 /* The op of a node; of the node that makes a value (NULL: a source). */
 bool td_rewrite_is(const td_rewriter *r, int32_t node, const char *op);
+/* Whether it makes the row-sparse gradient of one lookup. */
+bool td_rewrite_is_lookup_gradient(const td_rewriter *r, int32_t node);
 const td_node *td_rewrite_maker(const td_rewriter *r, int32_t value);
 /* Whether every element of a value is one number that the graph fixes; which. */
 bool td_rewrite_constant(const td_rewriter *r, int32_t value, float *out_number);

@@ -195,7 +195,7 @@ static td_status *check_all(loading *l)
 /* ---- taking ---------------------------------------------------------------------------------------------------------------------- */
 
 /* What rows that the checkpoint does not list hold, and what the checksum of tables leaves out: the checkpoint's seed counts. */
-static td_status *take_initial(const loading *l, td_store_entry *entry)
+static td_status *find_initial(const loading *l, const td_store_entry *entry, td_initial *out)
 {
     char *name = td_checkpoint_tensor_name(entry);
     if (!name)
@@ -216,10 +216,27 @@ static td_status *take_initial(const loading *l, td_store_entry *entry)
         return TD_ERROR(TD_UNSUPPORTED,
                         "its tables were begun with train.seed %lld, which served tables must be resumed with",
                         (long long)json_integer_value(seed));
-    entry->initial = initial;
-    if (entry->table)
-        entry->table->arrays[entry->array].initial = entry->initial;
+    *out = initial;
     return NULL;
+}
+
+/* All are looked at before the first is taken: a checkpoint that is refused changes nothing. */
+static td_status *take_initials(const loading *l)
+{
+    td_store *store = l->store;
+    td_initial *found = NULL;
+    TD_TRY(TD_NEW(found, store->n_entries + 1));
+    td_status *status = NULL;
+    for (int32_t i = 0; i < store->n_entries && !status; i++)
+        status = find_initial(l, &store->entries[i], &found[i]);
+    for (int32_t i = 0; i < store->n_entries && !status; i++) {
+        td_store_entry *entry = &store->entries[i];
+        entry->initial = found[i];
+        if (entry->table)
+            entry->table->arrays[entry->array].initial = found[i];
+    }
+    td_free(found);
+    return status;
 }
 
 static td_status *load_entry(const loading *l, int32_t index, void *piece)
@@ -245,8 +262,7 @@ static td_status *load_all(loading *l)
 {
     TD_TRY(open_shards(l, json_object_get(l->manifest, "shards")));
     TD_TRY(check_all(l));
-    for (int32_t i = 0; i < l->store->n_entries; i++)
-        TD_TRY(take_initial(l, &l->store->entries[i]));
+    TD_TRY(take_initials(l));
     td_store_clear_tables(l->store);
     TD_TRY(td_store_clear_remote(l->store));
     void *piece = td_calloc(1, PIECE_BYTES);

@@ -9,16 +9,6 @@ static const td_attr_spec attrs[] = {
     {0},
 };
 
-static td_status *infer(td_infer *infer)
-{
-    td_type *y = &infer->outputs[0];
-    y->kind = TD_DENSE;
-    TD_TRY(td_infer_dtype_attr(infer, &y->dtype));
-    if (!(TD_FLOATS >> y->dtype & 1))
-        return TD_SHAPE_ERROR(infer, "dtype is %s; it must be f32, f16 or bf16", td_dtype_name(y->dtype));
-    return td_infer_shape_attr(infer, &y->shape);
-}
-
 static td_status *reference(const td_kernel_call *call)
 {
     float value = (float)td_attr_float(call->attrs, call->n_attrs, "value", 0);
@@ -34,7 +24,7 @@ const td_op td_op_constant = {
     .outputs = {{"y", 0}},
     .attrs = attrs,
     .flags = TD_OP_INTERNAL,
-    .infer = infer,
+    .infer = td_infer_filled,
     .no_gradient = "a constant depends on nothing",
     .reference = reference,
 };

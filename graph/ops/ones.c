@@ -8,16 +8,6 @@ static const td_attr_spec attrs[] = {
     {0},
 };
 
-static td_status *infer(td_infer *infer)
-{
-    td_type *y = &infer->outputs[0];
-    y->kind = TD_DENSE;
-    TD_TRY(td_infer_dtype_attr(infer, &y->dtype));
-    if (!(TD_FLOATS >> y->dtype & 1))
-        return TD_SHAPE_ERROR(infer, "dtype is %s; it must be f32, f16 or bf16", td_dtype_name(y->dtype));
-    return td_infer_shape_attr(infer, &y->shape);
-}
-
 static td_status *reference(const td_kernel_call *call)
 {
     int64_t n = td_tensor_elements(&call->outputs[0]);
@@ -32,7 +22,7 @@ const td_op td_op_ones = {
     .outputs = {{"y", 0}},
     .attrs = attrs,
     .flags = TD_OP_INTERNAL,
-    .infer = infer,
+    .infer = td_infer_filled,
     .no_gradient = "ones depend on nothing",
     .reference = reference,
 };

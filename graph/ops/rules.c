@@ -107,6 +107,16 @@ td_status *td_infer_shape_attr(const td_infer *infer, td_shape *out_shape)
     return NULL;
 }
 
+td_status *td_infer_filled(td_infer *infer)
+{
+    td_type *y = &infer->outputs[0];
+    y->kind = TD_DENSE;
+    TD_TRY(td_infer_dtype_attr(infer, &y->dtype));
+    if (!(TD_FLOATS >> y->dtype & 1))
+        return TD_SHAPE_ERROR(infer, "dtype is %s; it must be f32, f16 or bf16", td_dtype_name(y->dtype));
+    return td_infer_shape_attr(infer, &y->shape);
+}
+
 bool td_dtype_parse(const char *name, td_dtype *out_dtype)
 {
     for (int dtype = 0; dtype < TD_DTYPE_COUNT; dtype++)

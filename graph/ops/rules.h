@@ -24,6 +24,8 @@ td_status *td_infer_same_shape(const td_infer *infer, int32_t a, int32_t b) TD_M
 td_status *td_infer_axis(const td_infer *infer, int32_t rank, int32_t *out_axis) TD_MUST_USE;
 /* The attribute "shape". */
 td_status *td_infer_shape_attr(const td_infer *infer, td_shape *out_shape) TD_MUST_USE;
+/* One output of the attributes "shape" and "dtype", a dense value of floats. */
+td_status *td_infer_filled(td_infer *infer) TD_MUST_USE;
 /* The attribute "dtype". */
 td_status *td_infer_dtype_attr(const td_infer *infer, td_dtype *out_dtype) TD_MUST_USE;
 /* The name of a port of the op, by argument number. */

@@ -5,11 +5,6 @@
 #include "base/memory.h"
 #include "partition/rewrite.h"
 
-static bool is_lookup_gradient(const td_rewriter *r, int32_t node)
-{
-    return td_rewrite_is(r, node, "embedding_gradient") || td_rewrite_is(r, node, "embedding_bag_gradient");
-}
-
 /* Adds the fused node: of update `u` and gradient op `g` before it. */
 static td_status *add_fused(td_rewriter *r, const td_node *u, const td_node *g)
 {
@@ -36,27 +31,19 @@ static td_status *add_fused(td_rewriter *r, const td_node *u, const td_node *g)
     return graph->failed ? td_graph_check(graph) : NULL;
 }
 
-static void count_inputs(td_rewriter *r, int32_t node)
-{
-    const td_node *n = &r->graph->nodes[node];
-    for (int32_t i = 0; i < n->n_inputs; i++)
-        if (n->inputs[i] >= 0)
-            r->uses[n->inputs[i]]++;
-}
-
 td_status *td_rewrite_embedding_update(td_rewriter *r, int32_t node, bool *out_changed)
 {
     const td_node *u = &r->graph->nodes[node];
     if (u->phase != TD_UPDATE || u->n_inputs < 3 || u->inputs[1] < 0 || u->op->flags & TD_OP_REMOTE)
         return NULL;
     int32_t gradient = r->graph->values[u->inputs[1]].producer;
-    if (gradient < 0 || r->uses[u->inputs[1]] != 1 || !is_lookup_gradient(r, gradient))
+    if (gradient < 0 || r->uses[u->inputs[1]] != 1 || !td_rewrite_is_lookup_gradient(r, gradient))
         return NULL;
     *out_changed = true;
     TD_TRY(add_fused(r, u, &r->graph->nodes[gradient]));
     TD_TRY(td_rewriter_follow(r));
     int32_t fused = (int32_t)r->graph->n_nodes - 1;
-    count_inputs(r, fused);
+    td_rewrite_count_inputs(r, fused);
     TD_TRY(td_rewrite_replace(r, gradient, fused));
     return td_rewrite_replace(r, node, fused);
 }

@@ -6,16 +6,11 @@
 #include "base/string.h"
 #include "partition/rewrite.h"
 
-static bool is_lookup_gradient(const td_rewriter *r, int32_t node)
-{
-    return td_rewrite_is(r, node, "embedding_gradient") || td_rewrite_is(r, node, "embedding_bag_gradient");
-}
-
 /* The lookup gradient that makes `value` for one reader alone, or -1. */
 static int32_t only_gradient(const td_rewriter *r, int32_t value)
 {
     int32_t maker = value < 0 ? -1 : r->graph->values[value].producer;
-    return maker >= 0 && r->uses[value] == 1 && is_lookup_gradient(r, maker) ? maker : -1;
+    return maker >= 0 && r->uses[value] == 1 && td_rewrite_is_lookup_gradient(r, maker) ? maker : -1;
 }
 
 /* The gradients that `value`, a sum of row-sparse gradients from left to right, is made of: how many; 0 where one of them has
@@ -106,10 +101,7 @@ static td_status *replace_all(td_rewriter *r, int32_t update, int32_t n, const s
 {
     TD_TRY(td_rewriter_follow(r));
     int32_t fused = (int32_t)r->graph->n_nodes - 1;
-    const td_node *node = &r->graph->nodes[fused];
-    for (int32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] >= 0)
-            r->uses[node->inputs[i]]++;
+    td_rewrite_count_inputs(r, fused);
     for (int32_t i = 0; i < n; i++)
         TD_TRY(td_rewrite_replace(r, s->terms[i], fused));
     for (int32_t i = 0; i + 1 < n; i++)

@@ -1,60 +1,8 @@
 /* The samples gpt, lenet and mlp through the program: they train a few steps, evaluate, and gpt goes on from a text, the same way
  * each time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include <jansson.h>
-
-#include "cli/command.h"
-#include "where.h"
+#include "tests/cli/runs.h"
 
 #define SAMPLES TD_SOURCE_DIR "/samples"
-
-static char folder[256];
-static char out[1 << 18], errors[1 << 14];
-
-#define RUN(...) run_words((char *[]){"tandem", __VA_ARGS__, NULL})
-static int run_words(char **argv)
-{
-    int argc = 0;
-    while (argv[argc])
-        argc++;
-    memset(out, 0, sizeof out);
-    memset(errors, 0, sizeof errors);
-    FILE *stream = fmemopen(out, sizeof out, "w"), *error_stream = fmemopen(errors, sizeof errors, "w");
-    int code = td_program(argc, argv, stream, error_stream);
-    fclose(stream);
-    fclose(error_stream);
-    return code;
-}
-
-#define SUCCEED(...)                                                                                                   \
-    do {                                                                                                               \
-        int code_ = RUN(__VA_ARGS__);                                                                                  \
-        if (code_)                                                                                                     \
-            print_message("%s\n", errors);                                                                             \
-        assert_int_equal(code_, 0);                                                                                    \
-    } while (0)
-
-static int enter(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/cli_generate_XXXXXX", TD_BINARY_DIR);
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : 1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return chdir(TD_BINARY_DIR) == 0 && system(command) == 0 ? 0 : 1;
-}
 
 #define SMALL_GPT "--set", "model.layers=1", "--set", "model.width=32", "--set", "data.context=16"
 

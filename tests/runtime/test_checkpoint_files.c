@@ -5,9 +5,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "base/convert.h"
 #include "base/file.h"
 #include "base/half.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/philox.h"
 #include "runtime/store.h"
@@ -217,6 +220,45 @@ static void test_what_is_torn_or_of_somebody_else_is_refused_by_name(void **stat
     remove_folder(&other);
 }
 
+/* The manifest with the seed and the last table's way of initial values changed, and its checksum put right. */
+static void change_initials(const folder *place, int64_t seed, int kind)
+{
+    char *text = read_text(place, "manifest.json"), *bare, digits[24];
+    json_t *root = json_loads(text, 0, NULL), *table, *last = NULL;
+    const char *name;
+    td_free(text);
+    json_object_foreach(json_object_get(root, "tables"), name, table) last = table;
+    assert_non_null(last);
+    json_object_set_new(last, "kind", json_integer(kind));
+    json_object_set_new(root, "seed", json_integer(seed));
+    json_object_del(root, "checksum");
+    bare = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    (void)snprintf(digits, sizeof digits, "%016llx", (unsigned long long)td_hash_bytes(bare, strlen(bare), 0));
+    json_object_set_new(root, "checksum", json_string(digits));
+    free(bare);
+    bare = json_dumps(root, JSON_INDENT(2));
+    write_text(place, "manifest.json", bare, strlen(bare));
+    free(bare);
+    json_decref(root);
+}
+
+static void test_initial_values_that_are_refused_change_none_before_them(void **state)
+{
+    (void)state;
+    folder place = make_folder();
+    held h = open_store(TD_F32, ROWS, TD_TABLE_SPARSE, NULL);
+    h.store->steps = h.store->updates = 7;
+    put_numbers(&h, TD_F32, 1);
+    assert_ok(td_store_save(h.store, place.path, (td_data_position){0, 7}));
+    const td_initial before = h.store->entries[td_store_find(h.store, "table")].initial;
+    change_initials(&place, 12345, 99);
+    expect_refusal(&h, &place, "initial values are of no known kind");
+    const td_initial after = h.store->entries[td_store_find(h.store, "table")].initial;
+    assert_memory_equal(&after.key, &before.key, sizeof before.key);
+    close_store(&h);
+    remove_folder(&place);
+}
+
 /* ---- memory -------------------------------------------------------------------------------------------------------------------- */
 
 enum { LARGE_ROWS = 2 << 20 }; /* 32 MiB, and as much for each moment */
@@ -268,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_conversions_round_to_nearest_even_and_find_what_is_too_large),
         cmocka_unit_test(test_numbers_that_do_not_fit_are_refused_before_anything_changes),
         cmocka_unit_test(test_a_changed_digit_of_the_manifest_is_found),
+        cmocka_unit_test(test_initial_values_that_are_refused_change_none_before_them),
         cmocka_unit_test(test_what_is_torn_or_of_somebody_else_is_refused_by_name),
         cmocka_unit_test(test_saving_and_loading_take_a_tenth_of_the_state_at_most),
     };

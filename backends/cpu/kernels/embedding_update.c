@@ -6,26 +6,11 @@
  * order. Leaving out a weight of 1 or a count of 1 changes nothing. Rows are independent of each other, so neither partitions
  * nor threads show in the bits. */
 #include "backends/cpu/kernels/row_sums.h"
-
-#define DECLARE(rule) extern const td_update_rule TD_KERNEL(update_##rule);
-TD_UPDATE_RULES(DECLARE)
-#undef DECLARE
-
-static const td_update_rule *find_rule(const td_kernel_call *call)
-{
-#define ADDRESS(rule) &TD_KERNEL(update_##rule),
-    static const td_update_rule *const rules[] = {TD_UPDATE_RULES(ADDRESS)};
-#undef ADDRESS
-    const char *name = td_cpu_attr_string(call, "rule", "");
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i]->name, name) == 0)
-            return rules[i];
-    return NULL;
-}
+#include "backends/cpu/kernels/update_rules.h"
 
 static bool supports(const td_kernel_call *call)
 {
-    return td_table_updates_take(call, find_rule(call));
+    return td_table_updates_take(call, td_update_rule_of(call));
 }
 
 static size_t scratch_bytes(const td_kernel_call *call, const void *state)
@@ -96,7 +81,7 @@ static void update_partition(const td_table_task *task)
 static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
-    return td_table_updates_run(call, find_rule(call), team, update_partition);
+    return td_table_updates_run(call, td_update_rule_of(call), team, update_partition);
 }
 
 const td_cpu_kernel TD_KERNEL(embedding_update) = {

@@ -6,30 +6,14 @@
 #include <immintrin.h>
 #endif
 
-#include "backends/cpu/update.h"
+#include "backends/cpu/kernels/update_rules.h"
 
 enum { PARAMETER, GRADIENT, COEFFICIENTS, COPY, STATES, PIECE = 512 };
 static const int64_t LONG_COPY = 1 << 21; /* elements */
 
-#define DECLARE(rule) extern const td_update_rule TD_KERNEL(update_##rule);
-TD_UPDATE_RULES(DECLARE)
-#undef DECLARE
-
-static const td_update_rule *find_rule(const td_kernel_call *call)
-{
-#define ADDRESS(rule) &TD_KERNEL(update_##rule),
-    static const td_update_rule *const rules[] = {TD_UPDATE_RULES(ADDRESS)};
-#undef ADDRESS
-    const char *name = td_cpu_attr_string(call, "rule", "");
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i]->name, name) == 0)
-            return rules[i];
-    return NULL;
-}
-
 static bool supports(const td_kernel_call *call)
 {
-    const td_update_rule *rule = find_rule(call);
+    const td_update_rule *rule = td_update_rule_of(call);
     int32_t states = call->n_inputs - STATES;
     return rule && !rule->per_row && states >= rule->least_states && states <= rule->most_states;
 }
@@ -120,7 +104,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
     int64_t n = td_cpu_elements(&call->inputs[PARAMETER]);
-    mixed_work work = {find_rule(call), call, n >= LONG_COPY};
+    mixed_work work = {td_update_rule_of(call), call, n >= LONG_COPY};
     td_cpu_for(team, n, TD_CPU_BLOCK, update_range, &work);
     return NULL;
 }
