@@ -1,0 +1,147 @@
+/* The communication thread's life: the only thread that calls MPI. See comm.h for what it promises and comm_engine.h for its parts. */
+#include "ps/comm_engine.h"
+
+#if TANDEM_HAVE_MPI
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+enum {
+    YIELDS = 64, /* looks without a rest after something happened */
+    SHORT_REST_NS = 20000,
+    LONG_REST_NS = 1000000
+};
+
+/* Between two looks. After something happened only the core is offered to others, then rests grow. */
+static void rest(td_comm_engine *e, bool progressed)
+{
+    e->idle = progressed ? 0 : e->idle + 1;
+    if (e->idle < YIELDS) {
+        (void)sched_yield();
+        return;
+    }
+    int64_t ns = SHORT_REST_NS << ((e->idle - YIELDS) / 32 < 6 ? (e->idle - YIELDS) / 32 : 6);
+    int64_t at = td_clock_ns() + (ns < LONG_REST_NS ? ns : LONG_REST_NS);
+    const struct timespec until = {at / 1000000000, at % 1000000000};
+    pthread_mutex_lock(&e->comm->mutex);
+    if (!e->comm->submitted && (!e->comm->closing || e->said_goodbye) && !e->comm->failure)
+        if (pthread_cond_timedwait(&e->comm->work, &e->comm->mutex, &until) == 0)
+            e->idle = 0;
+    pthread_mutex_unlock(&e->comm->mutex);
+}
+
+static td_status *begin(td_comm_engine *e)
+{
+    int provided = 0, rank = 0, size = 1;
+    td_comm *comm = e->comm;
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* short rests are short */
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        return TD_ERROR(TD_IO, "MPI does not start");
+    if (provided < MPI_THREAD_FUNNELED)
+        return TD_ERROR(TD_UNSUPPORTED, "this MPI knows no threads (MPI_THREAD_FUNNELED)");
+    MPI_Comm_dup(MPI_COMM_WORLD, &e->world);
+    MPI_Comm_set_errhandler(e->world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(e->world, &rank);
+    MPI_Comm_size(e->world, &size);
+    comm->rank = rank;
+    comm->size = size;
+    if (size > TD_OWN_LETTERS / 2)
+        return TD_ERROR(TD_UNSUPPORTED, "a job of %d ranks: at most %d are supported", size, TD_OWN_LETTERS / 2);
+    TD_TRY(td_engine_meet(e));
+    td_engine_open_letters(e);
+    e->last_turn_ns = td_clock_ns();
+    td_status *status = e->status;
+    e->status = NULL;
+    return status;
+}
+
+static bool is_over(td_comm_engine *e)
+{
+    pthread_mutex_lock(&e->comm->mutex);
+    if (e->status && !e->comm->failure) {
+        td_comm_note_failure(e->comm, e->status);
+        e->status = NULL;
+    }
+    bool over = e->comm->failure || e->comm->abandon;
+    pthread_mutex_unlock(&e->comm->mutex);
+    return over;
+}
+
+static void finish(td_comm_engine *e)
+{
+    td_engine_cancel(e);
+    MPI_Comm_free(&e->world);
+    e->comm->finalized = MPI_Finalize() == MPI_SUCCESS;
+}
+
+static void run(td_comm_engine *e)
+{
+    for (;;) {
+        bool progressed = td_engine_start_submitted(e);
+        progressed = td_engine_look(e) || progressed;
+        td_engine_beat(e);
+        if (is_over(e)) {
+            if (e->comm->abandon)
+                td_engine_last_words(e);
+            return;
+        }
+        if (td_engine_all_left(e)) {
+            finish(e);
+            return;
+        }
+        rest(e, progressed);
+    }
+}
+
+static void close_engine(td_comm_engine *e)
+{
+    td_engine_close_messages(e);
+    td_engine_forget_peers(e);
+    td_status_destroy(e->status);
+    td_free(e);
+}
+
+void *td_comm_main(void *argument)
+{
+    td_comm *comm = argument;
+    td_comm_engine *e = NULL;
+    td_status *status = TD_NEW(e, 1);
+    if (!status) {
+        e->comm = comm;
+        e->waiting_end = &e->waiting;
+        status = begin(e);
+    }
+    pthread_mutex_lock(&comm->mutex);
+    comm->opened = !status;
+    comm->stopped = status != NULL;
+    comm->failure = status;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->mutex);
+    if (!status)
+        run(e);
+    if (e)
+        close_engine(e);
+    pthread_mutex_lock(&comm->mutex);
+    comm->stopped = true;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->mutex);
+    return NULL;
+}
+
+#else
+
+void *td_comm_main(void *argument)
+{
+    td_comm *comm = argument;
+    pthread_mutex_lock(&comm->mutex);
+    comm->failure = td_status_help(TD_ERROR(TD_UNSUPPORTED, "this build has no MPI, so it cannot be a rank of a job"),
+                                   "install libopenmpi-dev and openmpi-bin (tools/install-packages), and build again");
+    comm->stopped = true;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->mutex);
+    return NULL;
+}
+
+#endif
