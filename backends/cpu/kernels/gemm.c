@@ -18,6 +18,7 @@ typedef struct step {
     int64_t k;
     bool first, last; /* span of the sum */
     float *c;
+    const float *next_c; /* of the step after this one, fetched meanwhile: sums begun in an earlier span wait there */
     int64_t ldc;
     const float *bias, *mask; /* at C's place; NULL without, or before the last span */
     bool bias_is_one, relu;
@@ -133,8 +134,8 @@ INLINE void multiply_rows(const step *s, int rows)
     float *c = s->c;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++) {
-        __builtin_prefetch(c + r * s->ldc, 1);
-        __builtin_prefetch(c + r * s->ldc + GEMM_COLUMNS - 1, 1);
+        __builtin_prefetch(s->next_c + r * s->ldc, 1);
+        __builtin_prefetch(s->next_c + r * s->ldc + GEMM_COLUMNS - 1, 1);
         sum[r][0] = sum[r][1] = gemm_set(0);
     }
     if (!s->first) {
@@ -176,6 +177,7 @@ static void multiply_edge(const step *s, int64_t rows, int64_t columns)
     const size_t bytes = (size_t)columns * sizeof *c;
     step whole = *s;
     whole.c = c;
+    whole.next_c = c;
     whole.ldc = GEMM_COLUMNS;
     for (int64_t r = 0; r < rows && !s->first; r++)
         memcpy(c + r * GEMM_COLUMNS, s->c + r * s->ldc, bytes);
@@ -269,6 +271,14 @@ static ahead ahead_of(const td_gemm_piece *piece, const block *at)
                    .stride_bytes = piece->lda * element_bytes};
 }
 
+/* C of the step after that at (i, j) of a block; the step's own where the next is not a full one. */
+static const float *next_c_of(const td_gemm_piece *piece, const block *at, int64_t i, int64_t j)
+{
+    int64_t row = i + GEMM_ROWS < at->rows ? i + GEMM_ROWS : 0, column = row ? j : j + GEMM_COLUMNS;
+    bool is_full = at->rows - row >= GEMM_ROWS && piece->n - column >= GEMM_COLUMNS;
+    return piece->c + (is_full ? (at->row + row) * piece->ldc + column : (at->row + i) * piece->ldc + j);
+}
+
 /* All columns of a block, A and B packed. */
 static void multiply_block(const td_gemm_piece *piece, const block *at, const float *a, const float *b)
 {
@@ -288,6 +298,7 @@ static void multiply_block(const td_gemm_piece *piece, const block *at, const fl
             int64_t rows = least(at->rows - i, GEMM_ROWS), place = (at->row + i) * piece->ldc + j;
             s.a = a + i * at->span;
             s.c = piece->c + place;
+            s.next_c = next_c_of(piece, at, i, j);
             s.mask = mask && s.last ? mask + place : NULL;
             fetch_some(&next);
             if (rows == GEMM_ROWS && columns == GEMM_COLUMNS)
