@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "ps/job_state.h"
 
 td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer)
@@ -227,14 +228,24 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
     return NULL;
 }
 
+static void record_pull(const td_job *job, const td_remote_part *parts, int32_t n, uint64_t from)
+{
+    int64_t bytes = 0;
+    for (int32_t p = 0; p < n && from; p++)
+        bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
+    td_record_end(TD_RECORD_PULL, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
+}
+
 static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
 {
     td_job *job = self;
     exchange r;
+    const uint64_t from = td_record_begin();
     td_status *status = begin_round(job, n, &r);
     if (!status && n)
         status = pull_round(job, parts, n, begin, &r);
     end_round(&r);
+    record_pull(job, parts, n, from);
     return status;
 }
 
@@ -298,12 +309,13 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
     job->pushed++;
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
-        r->questions[s] = (td_parcel){.peer = job->first_server + s,
-                                      .kind = TD_ASK_PUSH,
-                                      .number = (uint64_t)++job->asked,
-                                      .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker},
-                                      .data = out,
-                                      .bytes = length};
+        r->questions[s] =
+            (td_parcel){.peer = job->first_server + s,
+                        .kind = TD_ASK_PUSH,
+                        .number = (uint64_t)++job->asked,
+                        .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker, td_record_current.step},
+                        .data = out,
+                        .bytes = length};
         td_comm_send(job->comm, &r->questions[s]);
         out += (length + ALIGNED - 1) / ALIGNED * ALIGNED;
     }
@@ -312,14 +324,25 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
     return NULL;
 }
 
+static void record_push(const td_job *job, const td_remote_part *parts, int32_t n, uint64_t from)
+{
+    int64_t bytes = 0;
+    for (int32_t p = 0; p < n && from; p++)
+        bytes += parts[p].n *
+                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
+    td_record_end(TD_RECORD_PUSH, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
+}
+
 static td_status *push(void *self, const td_remote_part *parts, int32_t n)
 {
     td_job *job = self;
     exchange r;
+    const uint64_t from = td_record_begin();
     td_status *status = begin_round(job, n, &r);
     if (!status && n)
         status = push_round(job, parts, n, &r);
     end_round(&r);
+    record_push(job, parts, n, from);
     return status;
 }
 

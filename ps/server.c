@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "ps/fold.h"
 #include "ps/protocol.h"
 
@@ -19,6 +20,7 @@ struct td_server {
     td_shard **shards; /* by the workers' numbers of tables */
     int64_t n_shards, shards_capacity;
     int64_t applied;                   /* windows */
+    uint32_t step;                     /* of the training, of the window applied last, while workers record; else 0 */
     td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each worker's, or NULL */
     td_request *parked;                /* pulls that wait */
     td_fold fold;
@@ -165,6 +167,7 @@ static td_status *pull(td_server *server, const td_request *request)
     const int64_t parts = (int64_t)request->words[1];
     const td_wire_part *part = request->data;
     int64_t all = 0, at = 0, bytes = 0;
+    const uint64_t from = td_record_begin();
     TD_TRY(check_parts(request, parts, &all));
     const int64_t *keys = (const int64_t *)(part + parts);
     for (int64_t i = 0; i < parts; i++) {
@@ -179,7 +182,9 @@ static td_status *pull(td_server *server, const td_request *request)
         at += part[i].n * shard->arrays[0].row_bytes;
     }
     server->served.pulls++;
-    return answer(server, request, 0, 0, bytes);
+    td_status *status = answer(server, request, 0, 0, bytes);
+    td_record_end(TD_RECORD_ANSWER, 0, server->step + 1, from, (uint64_t)bytes);
+    return status;
 }
 
 /* Answers what waits and may be answered now. */
@@ -261,17 +266,22 @@ static td_status *apply(td_server *server)
 {
     td_request **pushes = server->pushes[(server->applied + 1) % MOST_WINDOWS];
     const int64_t parts = (int64_t)pushes[0]->words[1];
+    const uint64_t from = td_record_begin();
+    uint64_t bytes = 0;
     td_status *status = NULL;
+    server->step = (uint32_t)pushes[0]->words[3];
     for (int32_t w = 0; w < server->workers && !status; w++)
         if ((int64_t)pushes[w]->words[1] != parts)
             status = TD_ERROR(TD_INTERNAL, "workers push different tables");
     for (int64_t i = 0; i < parts && !status; i++)
         status = apply_table(server, pushes, i);
     for (int32_t w = 0; w < server->workers; w++) {
+        bytes += (uint64_t)pushes[w]->bytes;
         td_comm_free_request(pushes[w]);
         pushes[w] = NULL;
     }
     server->applied++;
+    td_record_end(TD_RECORD_APPLY, 0, server->step, from, bytes);
     return status;
 }
 
@@ -392,6 +402,7 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
 td_status *td_server_run(td_server *server)
 {
     td_status *status = NULL;
+    td_record_name_thread("server %d", server->index);
     while (!status && server->left < server->workers) {
         td_request *request = NULL;
         bool taken = false;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "graph/op.h"
 #include "ps/fold.h"
 #include "ps/job_state.h"
@@ -316,9 +317,24 @@ static void note_stop(const summing *s)
         atomic_store(&s->job->stops_at, s->job->summed);
 }
 
+static td_status *sum_up(summing *s)
+{
+    if (s->job->workers == 1) {
+        copy_alone(s->inputs, s->outputs, s->n);
+        note_stop(s);
+        return NULL;
+    }
+    TD_TRY(make_room(s));
+    TD_TRY(exchange_rows(s));
+    note_stop(s);
+    mean_loss(s);
+    return exchange_dense(s);
+}
+
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, int64_t samples)
 {
     td_job *job = self;
+    const uint64_t from = td_record_begin();
     summing s = {.job = job,
                  .inputs = inputs,
                  .outputs = outputs,
@@ -327,14 +343,8 @@ td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs
                  .stops = atomic_load(&job->asked_to_stop)};
     job->summed++;
     td_comm_set_step(job->comm, job->summed);
-    if (job->workers == 1) {
-        copy_alone(inputs, outputs, n);
-        note_stop(&s);
-        return NULL;
-    }
-    TD_TRY(make_room(&s));
-    TD_TRY(exchange_rows(&s));
-    note_stop(&s);
-    mean_loss(&s);
-    return exchange_dense(&s);
+    td_status *status = sum_up(&s);
+    td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
+                  (uint64_t)(s.rows_bytes + s.length * (int64_t)sizeof(float)));
+    return status;
 }

@@ -257,7 +257,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
         if (bound->instructions[i].updates)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         td_instruction *in = &bound->instructions[i];
-        if (begin && lane->event)
+        if (begin && (lane->event || in->kind == TD_RUN_REMOTE))
             td_record_current = (td_record_tag){.id = slot->record_base + (uint32_t)in->node,
                                                 .step = slot->record_step,
                                                 .micro = slot->record_micro,
@@ -274,8 +274,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     }
     td_status *late = td_session_settle_lane(lane);
     if (begin) {
-        if (lane->event)
-            td_record_current = (td_record_tag){0};
+        td_record_current = (td_record_tag){0};
         record_cluster(lane, index, slot, begin, lane->copied_bytes - copied);
     }
     if (!status)
