@@ -81,3 +81,17 @@ void td_string_deinit(td_string *string)
     td_free(string->text);
     *string = (td_string){0};
 }
+
+void td_text_cut(char *to, size_t room, const char *text)
+{
+    size_t n = strlen(text);
+    if (!room)
+        return;
+    if (n >= room) {
+        n = room - 1;
+        while (n && ((unsigned char)text[n] & 0xC0) == 0x80)
+            n--;
+    }
+    memcpy(to, text, n);
+    to[n] = '\0';
+}

@@ -32,4 +32,7 @@ td_status *td_string_finish(td_string *string, char **out_text) TD_MUST_USE;
 /* Drops the text; for paths that do not finish. Leaves the string empty. */
 void td_string_deinit(td_string *string);
 
+/* A copy of text in `room` bytes, the zero included: cut off where it is longer, before a character of UTF-8 rather than in it. */
+void td_text_cut(char *to, size_t room, const char *text);
+
 #endif

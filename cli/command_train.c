@@ -1,5 +1,6 @@
 /* tandem train: trains what a configuration says, and leaves a folder with summary.json, run.json and checkpoints. */
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -288,8 +289,7 @@ static td_status *prepare(job *j)
     if (j->resumed)
         count_what_is_left(j);
     TD_TRY(td_distributed_meet(&j->distributed)); /* tables are loaded */
-    if (j->distributed.leads)
-        TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
+    TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
     if (!ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
@@ -426,10 +426,17 @@ static td_status *train(job *j)
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = interrupted(j);
     td_training_release_signals();
-    td_profiling_finish(j->profiler, &j->setup);
+    td_profiling_finish(j->profiler, &j->setup, !status || td_status_code(status) == TD_CANCELLED);
     if (status)
         return explain_failure(j, status);
     return j->distributed.leads ? report(j) : NULL;
+}
+
+/* A rank that only serves records when the workers do: the signal that asks for it, which mpirun hands to all, is theirs. */
+static td_status *serve(const job *j)
+{
+    signal(SIGUSR1, SIG_IGN);
+    return td_job_serve(j->distributed.job);
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -446,10 +453,10 @@ static td_status *run(const td_arguments *arguments)
     if (!j.distributed.leads)
         j.talk = NULL;
     if (!status && j.distributed.job && td_job_worker(j.distributed.job) < 0)
-        status = td_job_serve(j.distributed.job);
+        status = serve(&j);
     else if (!status)
         status = train(&j);
-    td_profiling_finish(j.profiler, &j.setup);
+    td_profiling_finish(j.profiler, &j.setup, false);
     td_training_deinit(&j.training);
     td_profiler_destroy(j.profiler);
     td_setup_close(&j.setup);

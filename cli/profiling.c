@@ -148,43 +148,87 @@ static void catch_signal(td_profiler *profiler)
     (void)sigaction(SIGUSR1, &action, &before);
 }
 
+/* ---- as one rank of a job ----------------------------------------------------------------------------------------------------- */
+
+static td_status *join(td_job *job, td_job_recording *place, td_profiler_options *options)
+{
+    if (td_job_worker(job) == 0)
+        place->number = td_profiler_next_number(place->folder);
+    TD_TRY(td_job_share_recording(job, place));
+    options->number = place->number;
+    options->rank = td_job_rank(job);
+    options->ranks = td_job_ranks(job);
+    options->role = td_job_role(job, options->rank);
+    return NULL;
+}
+
+static td_status *note(td_profiler *profiler, json_t *json)
+{
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    td_status *status =
+        text ? td_profiler_note(profiler, text) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
+    free(text); /* jansson's own allocation */
+    json_decref(json);
+    return status;
+}
+
+/* Everybody's clock beside the first worker's, into the first worker's trace. */
+static td_status *note_clocks(td_job *job, td_profiler *profiler, const char *key)
+{
+    td_job_clock *clocks = NULL;
+    const int32_t n = td_job_ranks(job);
+    if (td_job_worker(job) != 0)
+        return td_job_read_clocks(job, NULL);
+    TD_TRY(TD_NEW(clocks, n));
+    td_status *status = td_job_read_clocks(job, clocks);
+    json_t *list = json_array();
+    for (int32_t r = 1; r < n && !status; r++)
+        json_array_append_new(
+            list, json_pack("{s:i, s:I, s:I, s:I}", "rank", r, "mine_ns", (json_int_t)clocks[r].mine_ns, "theirs_ns",
+                            (json_int_t)clocks[r].theirs_ns, "error_ns", (json_int_t)clocks[r].error_ns));
+    json_t *json = json_pack("{s:o}", key, list);
+    td_free(clocks);
+    if (!status)
+        return note(profiler, json);
+    json_decref(json);
+    return status;
+}
+
 td_status *td_profiling_open(const td_setup *setup, const char *run, bool wanted, td_profiler **out_profiler)
 {
     td_profiler_options options = td_profiler_defaults();
     *out_profiler = NULL;
+    td_job_recording place = {{0}, 0};
     options.start = wanted || section_given(setup->root);
     TD_TRY(read_section(setup, &options));
     TD_TRY(read_environment(&options));
-    char *directory = td_format("%s/profile", run);
-    if (!directory)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    options.directory = directory;
-    td_status *status = td_profiler_create(&options, out_profiler);
-    td_free(directory);
-    if (!status)
-        catch_signal(*out_profiler);
-    return status;
+    if (run && snprintf(place.folder, sizeof place.folder, "%s/profile", run) >= (int)sizeof place.folder)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: a path of more than %zu bytes", run, sizeof place.folder - 9);
+    td_job *job = setup->distributed ? setup->distributed->job : NULL;
+    if (job)
+        TD_TRY(join(job, &place, &options));
+    options.directory = place.folder;
+    TD_TRY(td_profiler_create(&options, out_profiler));
+    catch_signal(*out_profiler);
+    return job ? note_clocks(job, *out_profiler, "clocks_begin") : NULL;
 }
 
 /* ---- afterwards ------------------------------------------------------------------------------------------------------------------- */
 
-void td_profiling_finish(td_profiler *profiler, const td_setup *setup)
+void td_profiling_finish(td_profiler *profiler, const td_setup *setup, bool together)
 {
+    td_job *job = setup->distributed ? setup->distributed->job : NULL;
     if (!profiler || atomic_exchange(&asked, NULL) != profiler)
         return; /* none, or done already */
     (void)sigaction(SIGUSR1, &before, NULL);
     td_profiler_stop(profiler);
-    if (!td_profiler_trace(profiler) || td_profiler_error(profiler))
-        return;
-    json_t *json = json_pack("{s:s, s:s, s:I}", "version", TANDEM_VERSION, "model", setup->name, "batch",
-                             (json_int_t)setup->batch);
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    td_status *status = text ? td_profiler_note(profiler, text) : NULL;
+    td_status *status = job && together ? note_clocks(job, profiler, "clocks_end") : NULL;
+    if (!status && td_profiler_trace(profiler) && !td_profiler_error(profiler))
+        status = note(profiler, json_pack("{s:s, s:s, s:I}", "version", TANDEM_VERSION, "model", setup->name, "batch",
+                                          (json_int_t)setup->batch));
     if (status)
         td_log(TD_LOG_WARNING, "%s", td_status_message(status));
     td_status_destroy(status);
-    free(text); /* jansson's own allocation */
-    json_decref(json);
 }
 
 void td_profiling_print(const td_profiler *profiler, const char *run, FILE *stream)

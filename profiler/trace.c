@@ -54,6 +54,7 @@ static void scale_times(reading *r)
         w->end_ns = to_ns((uint64_t)w->end_ns, r->first.ticks, rate);
     }
     trace->start_unix_ns = r->first.unix_ns;
+    trace->start_monotonic_ns = r->first.monotonic_ns;
 }
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------------------------- */
@@ -309,6 +310,7 @@ void td_trace_destroy(td_trace *trace)
     json_decref(trace->info);
     td_free(trace->plans);
     td_free(trace->threads);
+    td_free(trace->ranks);
     td_free(trace->windows);
     td_free(trace->events);
     td_free(trace);

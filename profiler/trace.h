@@ -26,7 +26,14 @@ typedef struct td_trace_thread {
     uint32_t number;
     char name[32]; /* printable; made up where the thread had none */
     uint64_t dropped;
+    int32_t rank; /* index in the trace's ranks, where it has some */
 } td_trace_thread;
+
+/* Of a trace that was made of several ones (profiler/job.h). */
+typedef struct td_trace_rank {
+    int32_t rank;
+    char name[160]; /* "rank 2: worker 2 on node1" */
+} td_trace_rank;
 
 typedef struct td_trace_window {
     int64_t begin_ns, end_ns, first_step, last_step;
@@ -93,8 +100,10 @@ typedef struct td_trace {
     td_trace_event *events; /* by begin, ties by end (longer first) */
     int64_t n_plans, n_threads, n_windows, n_events;
     int64_t plans_capacity, threads_capacity, windows_capacity, events_capacity;
-    uint64_t dropped; /* records */
-    int64_t clock_error_ns, start_unix_ns;
+    uint64_t dropped;                                          /* records */
+    int64_t clock_error_ns, start_unix_ns, start_monotonic_ns; /* start: the first clock reading */
+    td_trace_rank *ranks;                                      /* NULL: of one process */
+    int64_t n_ranks;
     bool cut; /* the end is missing: `cut_at` bytes are whole */
     int64_t cut_at;
 } td_trace;

@@ -19,11 +19,13 @@ enum {
     TD_ASK_CLEAR,    /* words: table. Answered empty */
     TD_ASK_COUNT,    /* words: table. Answer: words rows */
     TD_ASK_CHECKSUM, /* words: table. Answer: words sum */
-    TD_ASK_LEAVE     /* a worker asks nothing more. No answer */
+    TD_ASK_LEAVE,    /* a worker asks nothing more. No answer */
+    TD_ASK_RECORD,   /* words: number; bytes: folder of the recording. No answer */
+    TD_ASK_CLOCK     /* Answer: words the server's monotonic nanoseconds */
 };
 
 /* Replies: td_reply_of(kind) by number; and what workers tell each other. */
-enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE };
+enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE, TD_TELL_RECORD, TD_TELL_CLOCK };
 
 static inline uint32_t td_reply_of(uint32_t kind)
 {

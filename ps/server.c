@@ -2,12 +2,16 @@
 #include "ps/server.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/record.h"
 #include "ps/fold.h"
 #include "ps/protocol.h"
+#include "runtime/profiler.h"
 
 enum {
     MOST_WINDOWS =
@@ -27,6 +31,7 @@ struct td_server {
     char *answer; /* of pulls and reads */
     int64_t answer_bytes;
     td_job_served served;
+    td_profiler *profiler; /* of a rank that only serves; NULL: nobody asked for one */
 };
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
@@ -64,6 +69,7 @@ void td_server_destroy(td_server *server)
         server->parked = request->next;
         td_comm_free_request(request);
     }
+    td_profiler_destroy(server->profiler);
     td_fold_deinit(&server->fold);
     td_free(server->shards);
     td_free(server->answer);
@@ -282,6 +288,8 @@ static td_status *apply(td_server *server)
     }
     server->applied++;
     td_record_end(TD_RECORD_APPLY, 0, server->step, from, bytes);
+    if (server->profiler)
+        td_profiler_follow(server->profiler, server->step);
     return status;
 }
 
@@ -364,6 +372,29 @@ static td_status *about_table(td_server *server, const td_request *request)
     return answer(server, request, word, 0, 0);
 }
 
+/* ---- recording --------------------------------------------------------------------------------------------------------------- */
+
+/* A recording that fails is none, and the job goes on. */
+static void begin_recording(td_server *server, const td_request *request)
+{
+    char folder[sizeof((td_job_recording *)0)->folder] = "", role[32];
+    td_profiler_options options = td_profiler_defaults();
+    if (server->profiler || request->bytes >= (int64_t)sizeof folder)
+        return;
+    memcpy(folder, request->data, (size_t)request->bytes);
+    (void)snprintf(role, sizeof role, "server %d", server->index);
+    options.directory = folder;
+    options.number = (int32_t)request->words[0];
+    options.rank = td_comm_rank(server->comm);
+    options.ranks = td_comm_size(server->comm);
+    options.role = role;
+    options.start = false; /* it follows the workers */
+    td_status *status = td_profiler_create(&options, &server->profiler);
+    if (status)
+        td_log(TD_LOG_WARNING, "server %d does not record: %s", server->index, td_status_message(status));
+    td_status_destroy(status);
+}
+
 /* ---- requests in turn -------------------------------------------------------------------------------------------------------- */
 
 /* Takes the request where *out_taken. */
@@ -394,6 +425,11 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     case TD_ASK_LEAVE:
         server->left++;
         return NULL;
+    case TD_ASK_RECORD:
+        begin_recording(server, request);
+        return NULL;
+    case TD_ASK_CLOCK:
+        return answer(server, request, (uint64_t)td_clock_ns(), 0, 0);
     default:
         return TD_ERROR(TD_INTERNAL, "rank %d asks for %u, which no server knows", request->from, request->kind);
     }

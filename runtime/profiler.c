@@ -4,7 +4,9 @@
  * emptied: there is no thread for it. Whatever fails turns the profiler off and is remembered. */
 #include "runtime/profiler.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +19,11 @@
 
 static _Atomic(td_profiler *) current;
 static atomic_ullong generations;
+
+td_profiler *td_profiler_current(void)
+{
+    return atomic_load_explicit(&current, memory_order_acquire);
+}
 
 td_profiler_options td_profiler_defaults(void)
 {
@@ -47,42 +54,60 @@ static td_status *write_text(td_profiler *profiler, trace_chunk_type type, const
     return td_trace_write(profiler->writer, type, text, strlen(text));
 }
 
-static td_status *write_info(td_profiler *profiler)
+/* What may stand between quotes. */
+static void make_plain(char *text)
 {
-    char host[64] = "", text[1024];
-    const td_profiler_options *o = &profiler->options;
-    (void)gethostname(host, sizeof host - 1);
-    for (char *c = host; *c; c++)
+    for (char *c = text; *c; c++)
         if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
             *c = '?';
+}
+
+static td_status *write_info(td_profiler *profiler)
+{
+    char host[64] = "", text[1200];
+    const td_profiler_options *o = &profiler->options;
+    (void)gethostname(host, sizeof host - 1);
+    make_plain(host);
     (void)snprintf(text, sizeof text,
-                   "{\"host\":\"%s\",\"process\":%ld,\"rank\":%d,\"clock\":\"%s\",\"ring_records\":%d,"
+                   "{\"host\":\"%s\",\"process\":%ld,\"rank\":%d,\"ranks\":%d,\"role\":\"%.64s\",\"clock\":\"%s\","
+                   "\"ring_records\":%d,"
                    "\"event_ns\":%.3f,\"off_ns\":%.3f,"
                    "\"schedule\":{\"skip\":%lld,\"wait\":%lld,\"warm_up\":%lld,\"active\":%lld,\"repeat\":%lld}}",
-                   host, (long)getpid(), o->rank, td_ticks_name(), o->ring_records, profiler->event_ns,
-                   profiler->off_ns, (long long)o->skip, (long long)o->wait, (long long)o->warm_up,
-                   (long long)o->active, (long long)o->repeat);
+                   host, (long)getpid(), o->rank, o->ranks, profiler->role ? profiler->role : "", td_ticks_name(),
+                   o->ring_records, profiler->event_ns, profiler->off_ns, (long long)o->skip, (long long)o->wait,
+                   (long long)o->warm_up, (long long)o->active, (long long)o->repeat);
     return write_text(profiler, TRACE_INFO, text);
 }
 
-/* trace-0001.tdt and so on, the next free one. */
+int32_t td_profiler_next_number(const char *directory)
+{
+    DIR *entries = opendir(directory);
+    long most = 0;
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        long number = strncmp(entry->d_name, "trace-", 6) ? 0 : strtol(entry->d_name + 6, NULL, 10);
+        most = number > most && number < INT32_MAX ? number : most;
+    }
+    if (entries)
+        (void)closedir(entries);
+    return (int32_t)most + 1;
+}
+
+/* trace-0001.tdt, or of another rank trace-0001.rank2.tdt, and so on. */
 static td_status *open_file(td_profiler *profiler)
 {
-    enum { MOST = 9999 };
     char rank[32] = "";
     TD_TRY(td_directory_create(profiler->directory));
+    int32_t number = profiler->options.number ? profiler->options.number : td_profiler_next_number(profiler->directory);
     if (profiler->options.rank)
         (void)snprintf(rank, sizeof rank, ".rank%d", profiler->options.rank);
-    for (int n = 1; n <= MOST; n++) {
-        td_free(profiler->path);
-        profiler->path = td_format("%s/trace-%04d%s.tdt", profiler->directory, n, rank);
-        if (!profiler->path)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-        if (!td_file_exists(profiler->path))
-            break;
-    }
+    td_free(profiler->path);
+    profiler->path = td_format("%s/trace-%04d%s.tdt", profiler->directory, number, rank);
+    if (!profiler->path)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
     TD_TRY(td_trace_writer_open(profiler->path, &profiler->writer));
     TD_TRY(write_info(profiler));
+    for (int64_t i = 0; i < profiler->n_notes; i++)
+        TD_TRY(write_text(profiler, TRACE_INFO, profiler->notes[i]));
     return td_trace_write_clock(profiler->writer);
 }
 
@@ -104,8 +129,9 @@ static td_status *drain(td_profiler *profiler)
     profiler->dropped += homeless;
     profiler->homeless += homeless;
     profiler->drained_ns = td_clock_ns();
+    td_status *status = td_trace_writer_flush(profiler->writer); /* whatever becomes of this process */
     td_record_end(TD_RECORD_FLUSH, 0, (uint32_t)profiler->completed_step + 1, from, written);
-    return NULL;
+    return status;
 }
 
 /* What lies in the rings from before this profiler, or from between two windows. */
@@ -177,19 +203,23 @@ td_status *td_profiler_create(const td_profiler_options *options, td_profiler **
     TD_TRY(TD_NEW(profiler, 1));
     profiler->options = *options;
     profiler->directory = td_strdup(options->directory);
-    profiler->options.directory = NULL;
+    profiler->role = options->role ? td_strdup(options->role) : NULL;
+    profiler->options.directory = profiler->options.role = NULL;
     profiler->generation = atomic_fetch_add(&generations, 1) + 1;
     profiler->first_id = 1;
     profiler->scheduled = options->start;
     pthread_mutex_init(&profiler->mutex, NULL);
     td_status *status = NULL;
-    if (!profiler->directory)
+    if (profiler->role)
+        make_plain(profiler->role);
+    if (!profiler->directory || (options->role && !profiler->role))
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a profiler");
     else if (!atomic_compare_exchange_strong(&current, &none, profiler))
         status = TD_ERROR(TD_INVALID_ARGUMENT, "this process has a profiler already; it can have one at a time");
     if (status) {
         pthread_mutex_destroy(&profiler->mutex);
         td_free(profiler->directory);
+        td_free(profiler->role);
         td_free(profiler);
         return status;
     }
@@ -224,7 +254,6 @@ static void begin_window(td_profiler *profiler, int64_t first, int64_t last)
     profiler->completed_step = first - 1;
     profiler->window_begin = td_ticks();
     profiler->drained_ns = td_clock_ns();
-    td_record_name_thread("run");
     td_record_switch(true);
 }
 
@@ -232,6 +261,10 @@ static td_status *write_window(td_profiler *profiler, int64_t last)
 {
     trace_window window = {
         .begin = profiler->window_begin, .end = td_ticks(), .first_step = profiler->first_step, .last_step = last};
+    char *keys = td_profiler_keys_json(profiler);
+    td_status *status = keys ? write_text(profiler, TRACE_INFO, keys) : NULL;
+    td_free(keys);
+    TD_TRY(status);
     TD_TRY(drain(profiler));
     TD_TRY(td_trace_write_clock(profiler->writer));
     TD_TRY(td_trace_write(profiler->writer, TRACE_WINDOW, &window, sizeof window));
@@ -307,8 +340,11 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     if (!profiler)
         return;
     pthread_mutex_lock(&profiler->mutex);
+    bool was_recording = profiler->recording;
     if (session->plan->training && !slot->micro)
         look_at_schedule(profiler, step);
+    if (profiler->recording && !was_recording)
+        td_record_name_thread("run");
     if (profiler->recording)
         turn_off(profiler, make_known(profiler, session));
     slot->record_base = session->record_base;
@@ -318,9 +354,15 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     td_record_end(TD_RECORD_ADMIT, 0, slot->record_step, from, 0);
 }
 
-static void sample_devices(const td_session *session, const td_step_slot *slot)
+static void sample_processor(uint32_t step)
 {
     struct timespec used;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
+        td_record_sample(TD_RECORD_PROCESSOR, 0, step, (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+}
+
+static void sample_devices(const td_session *session, const td_step_slot *slot)
+{
     for (int32_t s = 0; s < session->plan->n_sites; s++) {
         const td_plan_site *site = &session->plan->sites[s];
         uint64_t now = 0, peak = 0;
@@ -330,9 +372,14 @@ static void sample_devices(const td_session *session, const td_step_slot *slot)
             now += (uint64_t)(session->store->pool.n_held * session->store->pool.page_bytes);
         td_record_sample(TD_RECORD_MEMORY, (uint32_t)s, slot->record_step, now);
     }
-    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
-        td_record_sample(TD_RECORD_PROCESSOR, 0, slot->record_step,
-                         (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+    sample_processor(slot->record_step);
+}
+
+/* Rings that are filling up are emptied, and all of them once a second. */
+static void look_at_rings(td_profiler *profiler)
+{
+    if (profiler->recording && (td_record_fill() > 0.5 || td_clock_ns() - profiler->drained_ns > 1000000000))
+        turn_off(profiler, drain(profiler));
 }
 
 void td_session_profile_complete(td_session *session, const td_step_slot *slot)
@@ -350,8 +397,23 @@ void td_session_profile_complete(td_session *session, const td_step_slot *slot)
     profiler->completed_step = slot->record_step;
     if (profiler->recording && slot->record_step >= profiler->last_step)
         end_window(profiler);
-    else if (profiler->recording && (td_record_fill() > 0.5 || td_clock_ns() - profiler->drained_ns > 1000000000))
-        turn_off(profiler, drain(profiler));
+    else
+        look_at_rings(profiler);
+    pthread_mutex_unlock(&profiler->mutex);
+}
+
+void td_profiler_follow(td_profiler *profiler, int64_t step)
+{
+    pthread_mutex_lock(&profiler->mutex);
+    if (profiler->recording && step) {
+        profiler->completed_step = step;
+        sample_processor((uint32_t)step);
+        look_at_rings(profiler);
+    } else if (profiler->recording) {
+        end_window(profiler);
+    } else if (step && !profiler->off) {
+        begin_window(profiler, step + 1, INT64_MAX);
+    }
     pthread_mutex_unlock(&profiler->mutex);
 }
 
@@ -416,12 +478,21 @@ void td_profiler_counts(const td_profiler *profiler, uint64_t *out_records, uint
     *out_dropped = profiler->dropped;
 }
 
+static td_status *keep_note(td_profiler *profiler, const char *json)
+{
+    TD_TRY(td_grow(&profiler->notes, &profiler->notes_capacity, profiler->n_notes, sizeof *profiler->notes));
+    profiler->notes[profiler->n_notes] = td_strdup(json);
+    if (!profiler->notes[profiler->n_notes])
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for what a trace says of itself");
+    profiler->n_notes++;
+    return NULL;
+}
+
 td_status *td_profiler_note(td_profiler *profiler, const char *json)
 {
     pthread_mutex_lock(&profiler->mutex);
-    td_status *status = profiler->writer ? write_text(profiler, TRACE_INFO, json)
-                                         : TD_ERROR(TD_INVALID_ARGUMENT, "the profiler has no trace to add to");
-    if (!status)
+    td_status *status = profiler->writer ? write_text(profiler, TRACE_INFO, json) : keep_note(profiler, json);
+    if (!status && profiler->writer)
         status = td_trace_writer_flush(profiler->writer);
     pthread_mutex_unlock(&profiler->mutex);
     return status;
@@ -436,6 +507,11 @@ void td_profiler_destroy(td_profiler *profiler)
     if (profiler->writer)
         td_status_destroy(td_trace_writer_close(profiler->writer, profiler->homeless));
     pthread_mutex_destroy(&profiler->mutex);
+    for (int64_t i = 0; i < profiler->n_notes; i++)
+        td_free(profiler->notes[i]);
+    td_free(profiler->notes);
+    td_profiler_free_keys(profiler);
+    td_free(profiler->role);
     td_free(profiler->directory);
     td_free(profiler->path);
     td_free(profiler->error);

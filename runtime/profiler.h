@@ -5,12 +5,24 @@
 #include <pthread.h>
 
 #include "base/trace_writer.h"
+#include "partition/plan.h"
+#include "runtime/hot_keys.h"
 #include "tandem/profiler.h"
+
+/* Ids of the tables that share them. */
+typedef struct td_profiler_keys {
+    char *tables;
+    td_hot_keys hot;
+} td_profiler_keys;
 
 struct td_profiler {
     pthread_mutex_t mutex; /* of all below; sessions take it when a step is admitted and when it has ended */
     td_profiler_options options;
-    char *directory, *path, *error;
+    char *directory, *path, *error, *role;
+    char **notes; /* facts that came before there was a file */
+    int64_t n_notes, notes_capacity;
+    td_profiler_keys *keys; /* by group of tables */
+    int64_t n_keys, keys_capacity;
     uint64_t generation; /* unlike any other profiler's of the process */
     uint32_t first_id;   /* of the next plan */
     td_trace_writer *writer;
@@ -22,5 +34,18 @@ struct td_profiler {
     uint64_t records, dropped, homeless;
     double event_ns, off_ns;
 };
+
+/* For a rank that runs no session: step `step` has ended here, and recording goes on from the next one; 0: the workers do not record. */
+void td_profiler_follow(td_profiler *profiler, int64_t step);
+
+/* ---- profiler_keys.c ---- */
+/* The ids of a batch of the plan's key group k, one for each lookup, of which so many are distinct; nothing while nothing is
+ * recorded. Never fails: what it has no memory for is left out. */
+void td_profiler_count_keys(const td_plan *plan, int32_t k, const int64_t *ids, int64_t n, int64_t distinct);
+/* What was counted, as a JSON object for the trace's information; NULL: nothing, or no memory. td_free it. */
+char *td_profiler_keys_json(td_profiler *profiler);
+void td_profiler_free_keys(td_profiler *profiler);
+/* The process's profiler; NULL: it has none. */
+td_profiler *td_profiler_current(void);
 
 #endif

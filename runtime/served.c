@@ -6,6 +6,7 @@
 #include "base/dedup.h"
 #include "base/memory.h"
 #include "graph/op.h"
+#include "runtime/profiler.h"
 
 /* ---- keys and places --------------------------------------------------------------------------------------------------------- */
 
@@ -79,9 +80,10 @@ static td_status *count_ids(const td_plan_keys *keys, const td_batch *batch, int
     return NULL;
 }
 
-static td_status *group(td_served_batch *served, int32_t k, const td_plan_keys *keys, const td_batch *batch,
+static td_status *group(td_served_batch *served, int32_t k, const td_plan *plan, const td_batch *batch,
                         int64_t *out_n_keys)
 {
+    const td_plan_keys *keys = &plan->keys[k];
     int64_t n = 0;
     td_dedup dedup;
     TD_TRY(count_ids(keys, batch, &n));
@@ -93,6 +95,7 @@ static td_status *group(td_served_batch *served, int32_t k, const td_plan_keys *
         for (int64_t i = dedup.starts[r]; i < dedup.starts[r + 1]; i++)
             served->places[k][dedup.positions[i]] = r;
     }
+    td_profiler_count_keys(plan, k, served->rows, n, dedup.n_rows);
     *out_n_keys = dedup.n_rows;
     return NULL;
 }
@@ -138,7 +141,7 @@ td_status *td_served_batch_fill(td_served_batch *served, const td_plan *plan, td
     batch->fields = served->fields;
     for (int32_t k = 0; k < plan->n_keys; k++) {
         int64_t n_keys = 0;
-        TD_TRY(group(served, k, &plan->keys[k], batch, &n_keys));
+        TD_TRY(group(served, k, plan, batch, &n_keys));
         put_fields(served, k, &plan->keys[k], n_keys, batch);
     }
     return NULL;

@@ -75,6 +75,22 @@ void td_job_ask_to_stop(td_job *job);
 /* The window, counted from this job's first, of which all workers know that one of them asked to stop; 0: none has. The same on
  * every worker once that window is over. */
 int64_t td_job_stops_at(const td_job *job);
+/* Where the recordings of all ranks go: what td_profiler_options take. */
+typedef struct td_job_recording {
+    char folder[1024];
+    int32_t number;
+} td_job_recording;
+/* The first worker's `recording` comes to all workers: each calls it. Ranks that only serve record there too, from then on, whenever
+ * the first worker does. */
+td_status *td_job_share_recording(td_job *job, td_job_recording *recording) TD_MUST_USE;
+
+/* The same moment on two monotonic clocks, the first worker's and that of a rank; wrong by error_ns at most. */
+typedef struct td_job_clock {
+    int64_t mine_ns, theirs_ns, error_ns;
+} td_job_clock;
+/* Every worker calls it, while servers serve. On the first worker it fills out_clocks, one for each rank; elsewhere that is NULL. */
+td_status *td_job_read_clocks(td_job *job, td_job_clock *out_clocks) TD_MUST_USE;
+
 /* The step that messages about this rank tell. */
 void td_job_set_step(td_job *job, int64_t step);
 

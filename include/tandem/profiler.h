@@ -37,6 +37,9 @@ typedef struct td_profiler_options {
     bool start;           /* follow the schedule from the beginning; false: wait for td_profiler_start or _request */
     int32_t ring_records; /* of each thread, rounded up to a power of two, at most 65,536; a record has 32 bytes */
     int32_t rank;         /* of a job of several processes: part of the file's name */
+    int32_t ranks;        /* how many the job has; 0: it is no job */
+    const char *role;     /* in it: "worker 1"; borrowed for the call; NULL: none */
+    int32_t number;       /* of the file, the same for all ranks; 0: the next that is free */
 } td_profiler_options;
 
 /* skip 4, warm_up 1, active 10, repeat 1: steps 6 to 15. */
@@ -53,13 +56,15 @@ void td_profiler_stop(td_profiler *profiler);
 /* Asks for one more window of warm_up and active steps from the next step on. Safe in a signal handler. */
 void td_profiler_request(td_profiler *profiler);
 bool td_profiler_is_recording(const td_profiler *profiler);
+/* The number of the next recording in a folder: one more than the largest of any rank's. */
+int32_t td_profiler_next_number(const char *directory);
 /* The file; NULL while nothing was recorded. It lives as long as the profiler. */
 const char *td_profiler_trace(const td_profiler *profiler);
 /* Why the profiler turned itself off; NULL: it did not. */
 const char *td_profiler_error(const td_profiler *profiler);
 /* Records written and dropped so far. */
 void td_profiler_counts(const td_profiler *profiler, uint64_t *out_records, uint64_t *out_dropped);
-/* Adds facts to the trace: a JSON object whose keys join those of "info". Recording must have begun. */
+/* Adds facts to the trace: a JSON object whose keys join those of "info". Before anything was recorded it is kept until then. */
 td_status *td_profiler_note(td_profiler *profiler, const char *json) TD_MUST_USE;
 
 enum { TD_PROFILER_LAST_WINDOW = -1 };
