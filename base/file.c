@@ -132,6 +132,14 @@ bool td_file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+td_status *td_file_require_regular(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return cannot(path, "open");
+    return S_ISREG(info.st_mode) ? NULL : TD_ERROR(TD_IO, "%s: is not a regular file", path);
+}
+
 td_status *td_file_size(const char *path, int64_t *out_bytes)
 {
     struct stat info;

@@ -42,7 +42,7 @@ static td_status *read_at(const td_safetensors *file, void *out, int64_t bytes, 
 
 static td_status *open_file(td_safetensors *file)
 {
-    file->file = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->file = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it would wait for a writer */
     struct stat info;
     if (file->file < 0 || fstat(file->file, &info) != 0)
         return TD_ERROR(errno == ENOENT ? TD_NOT_FOUND : TD_IO, "%s: cannot open: %s", file->path, strerror(errno));

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/profiling.h"
+#include "cli/resumed_settings.h"
 #include "cli/run_directory.h"
 #include "cli/summary.h"
 #include "cli/terminal.h"
@@ -89,8 +90,8 @@ static void say_conversion(td_section before, td_section now)
 /* A place in the data and random numbers mean nothing under another order of the rows or another seed. */
 static td_status *check_order(const job *j)
 {
-    static const char *const keys[] = {"train.seed", "data.batch", "data.shuffle", "data.shuffle_buffer",
-                                       "data.drop_remainder"};
+    static const char *const keys[] = {"train.seed",          "data.batch",     "data.shuffle",
+                                       "data.shuffle_buffer", "data.most_rows", "data.drop_remainder"};
     td_config *config = begun_with(j);
     td_status *status = NULL;
     for (size_t i = 0; config && !status && i < sizeof keys / sizeof *keys; i++) {
@@ -107,6 +108,8 @@ static td_status *check_order(const job *j)
     }
     if (config && !status)
         say_conversion(td_config_root(config), j->setup.root);
+    if (config && !status)
+        status = td_resumed_settings_say(td_config_root(config), j->setup.root);
     td_config_destroy(config);
     return status;
 }
@@ -411,6 +414,17 @@ static td_status *report(job *j)
     return status;
 }
 
+/* A training that skipped whatever it met has trained nothing, however short it was. */
+static td_status *check_progress(const job *j, int64_t steps_before, int64_t updates_before)
+{
+    const int64_t steps = td_store_steps(j->training.store) - steps_before;
+    if (steps == 0 || td_store_updates(j->training.store) > updates_before)
+        return NULL;
+    return TD_ERROR(TD_NOT_FINITE,
+                    "%s%lld step%s skipped: loss or gradients were no finite numbers, no update was made",
+                    steps == 1 ? "the only " : "all ", (long long)steps, steps == 1 ? " was" : "s were");
+}
+
 static td_status *train(job *j)
 {
     TD_TRY(prepare(j));
@@ -422,7 +436,10 @@ static td_status *train(job *j)
         td_distributed_print(&j->distributed, j->talk);
     }
     td_training_catch_signals();
+    const int64_t steps = td_store_steps(j->training.store), updates = td_store_updates(j->training.store);
     td_status *status = td_training_run(&j->training);
+    if (!status)
+        status = check_progress(j, steps, updates);
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = interrupted(j);
     td_training_release_signals();

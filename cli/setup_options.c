@@ -288,6 +288,7 @@ static td_status *add_training(td_section root, int64_t steps, td_train_options 
     const char *early = td_section_string(root, "train.early_lookup");
     options->early_lookup = !strcmp(early, "on") ? TD_ON : !strcmp(early, "off") ? TD_OFF : TD_AUTO;
     options->on_nan = !strcmp(td_section_string(root, "train.on_nan"), "skip") ? TD_NAN_SKIP : TD_NAN_STOP;
+    options->most_skipped = td_section_int(root, "train.most_skipped");
     options->jit_level = (td_jit_level)(td_section_string(root, "compile.jit_level")[1] - '0');
     TD_TRY(td_setup_windows(root, options));
     return add_groups(root, steps, options);

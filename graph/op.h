@@ -41,6 +41,8 @@ typedef enum td_op_flags {
     TD_OP_LOSS = 8,      /* the output's gradient may be a scalar, passed by value */
     TD_OP_NAMED = 16,    /* the result depends on the node's name (dropout's mask): equal nodes are not the same */
     TD_OP_KEEPS = 32,    /* its outputs keep what they held: the op reads them too (accumulate) */
+    TD_OP_HOLDS =
+        128, /* the same, but it belongs to forward: it waits for nothing and runs in every micro-batch (hold) */
     TD_OP_REMOTE = 64 /* the other ranks of a job take part (runtime/remote.h): there is no kernel and no reference */
 } td_op_flags;
 

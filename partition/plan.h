@@ -179,6 +179,7 @@ struct td_plan {
 
     bool training, stochastic_rounding;
     td_on_nan on_nan;
+    int64_t most_skipped; /* in a row */
     uint64_t random_seed;
     int32_t loss, seed, random; /* values; -1: none */
     int32_t micro;   /* value: how far a window is (graph/ops/accumulate.c); -1: a window is one micro-batch */

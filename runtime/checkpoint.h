@@ -42,6 +42,8 @@ typedef struct td_source_tensor {
 td_status *td_source_read(const td_source_tensor *source, int64_t first, int64_t n, void *out) TD_MUST_USE;
 /* Every number has a finite counterpart in the entry's dtype, if it is finite itself. Reads all of it where that is in doubt. */
 td_status *td_source_check(const td_source_tensor *source) TD_MUST_USE;
+/* TD_DATA_ERROR that names the first element which is an infinity or NaN. Reads all of it. */
+td_status *td_source_check_finite(const td_source_tensor *source) TD_MUST_USE;
 /* "f32[9, 7]" for messages; td_free it. NULL: no memory. */
 char *td_source_type_text(td_dtype dtype, int32_t rank, const int64_t *dims);
 

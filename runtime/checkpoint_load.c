@@ -32,6 +32,7 @@ static td_status *check_shard(const char *path, const char *file, const json_t *
     char found[17];
     uint64_t hash = 0;
     int64_t length = 0;
+    TD_TRY(td_file_require_regular(path));
     TD_TRY(td_file_size(path, &length));
     if (json_is_integer(bytes) && json_integer_value(bytes) != length)
         return TD_ERROR(TD_DATA_ERROR,

@@ -166,7 +166,9 @@ td_status *td_manifest_read(const char *directory, json_t **out_root)
     size_t bytes = 0;
     json_error_t error;
     *out_root = NULL;
-    td_status *status = path ? td_file_read(path, &text, &bytes) : td_checkpoint_no_memory();
+    td_status *status = path ? td_file_require_regular(path) : td_checkpoint_no_memory();
+    if (!status)
+        status = td_file_read(path, &text, &bytes);
     td_free(path);
     if (td_status_code(status) == TD_NOT_FOUND) {
         td_status_destroy(status);

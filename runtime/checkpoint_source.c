@@ -1,5 +1,6 @@
 /* See checkpoint.h: tensors of safetensors files, converted as they are read. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/convert.h"
 #include "base/memory.h"
@@ -54,6 +55,26 @@ td_status *td_source_check(const td_source_tensor *s)
         status = td_source_read(s, first, left < PIECE ? left : PIECE, narrow);
     }
     td_free(narrow);
+    return status;
+}
+
+td_status *td_source_check_finite(const td_source_tensor *s)
+{
+    const td_source_tensor wide = {s->file, s->tensor, TD_F32};
+    float *numbers = NULL;
+    td_status *status = NULL;
+    TD_TRY(TD_NEW(numbers, PIECE));
+    for (int64_t first = 0; first < s->tensor->elements && !status; first += PIECE) {
+        int64_t left = s->tensor->elements - first, n = left < PIECE ? left : PIECE;
+        status = td_source_read(&wide, first, n, numbers);
+        for (int64_t i = 0; i < n && !status; i++)
+            if (!isfinite(numbers[i]))
+                status = TD_ERROR(TD_DATA_ERROR, "\"%s\": element %" PRId64 " is %s", s->tensor->name, first + i,
+                                  isnan(numbers[i]) ? "nan"
+                                  : numbers[i] > 0  ? "inf"
+                                                    : "-inf");
+    }
+    td_free(numbers);
     return status;
 }
 

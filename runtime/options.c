@@ -12,6 +12,7 @@ td_train_options td_train_defaults(void)
                               .accumulate = 1,
                               .replicas = 1,
                               .offload_ratio = 1,
+                              .most_skipped = 100,
                               .loss_scale = {.initial = 65536, .growth_interval = 2000, .hysteresis = 2, .minimum = 1}};
 }
 

@@ -186,7 +186,8 @@ struct td_session {
     bool held;              /* the failed step has no error: it is not finite, and its updates were held back */
     atomic_llong failed_at; /* the same, to be read without the lock; LLONG_MAX: none */
     atomic_bool stop_requested, closing;
-    bool broken; /* an error struck in the middle of an update */
+    bool broken;            /* an error struck in the middle of an update */
+    int64_t skipped_in_row; /* windows, up to the last that ended */
 
     uint32_t record_base;  /* ids of its nodes in records, and after them of its clusters */
     uint64_t record_known; /* the profiler that knows the plan by this base */

@@ -164,6 +164,7 @@ td_outcome td_session_complete_oldest(td_session *session, td_step_report *repor
     if (session->plan->training)
         session->store->last_loss = (double)window_loss(session, slot);
     session->counters.steps++;
+    session->skipped_in_row = 0;
     fill_report(session, slot, report);
     if (session->plan->has_loss_scale)
         td_loss_scale_advance(&session->store->loss_scale, &session->plan->loss_scale);
@@ -177,6 +178,17 @@ void td_session_forget_failure(td_session *session)
     session->held = false;
 }
 
+/* A training that skips every step gets nowhere: a weight beyond what f16 holds makes each loss infinite, whatever the batch. */
+static td_status *end_of_patience(const td_session *session, td_status *why)
+{
+    td_status *status = TD_ERROR(TD_NOT_FINITE,
+                                 "%s: with it %" PRId64 " steps in a row would be skipped, which is all that "
+                                 "train.most_skipped allows",
+                                 td_status_message(why), session->skipped_in_row + 1);
+    td_status_destroy(why);
+    return status;
+}
+
 td_status *td_session_settle_held(td_session *session, const td_step_slot *slot, td_step_report *report)
 {
     bool lasting = false, skip = session->plan->on_nan == TD_NAN_SKIP;
@@ -187,6 +199,9 @@ td_status *td_session_settle_held(td_session *session, const td_step_slot *slot,
     session->broken = session->broken || lasting;
     if (!skip || session->broken)
         return why;
+    if (session->plan->most_skipped && session->skipped_in_row + 1 >= session->plan->most_skipped)
+        return end_of_patience(session, why);
+    session->skipped_in_row++;
     td_log(TD_LOG_WARNING, "%s: its update is skipped", td_status_message(why));
     td_status_destroy(why);
     td_session_forget_failure(session);

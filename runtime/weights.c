@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/convert.h"
+#include "base/glob.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "base/string.h"
@@ -81,6 +82,13 @@ static void note_type(importing *im, const td_store_entry *entry, const assignme
     td_free(wanted);
 }
 
+/* A NaN that training meets later would be laid at the door of an update. */
+static td_status *check_numbers(const td_source_tensor *source)
+{
+    TD_TRY(td_source_check(source));
+    return td_source_check_finite(source);
+}
+
 static td_status *assign(importing *im, int32_t index)
 {
     const td_store_entry *entry = &im->store->entries[index];
@@ -100,7 +108,7 @@ static td_status *assign(importing *im, int32_t index)
     else if (!shape_agrees(tensor, &entry->tensor, a->transpose))
         note_type(im, entry, a, "another shape");
     else
-        return td_status_prefix(td_source_check(&a->source), "%s", im->weights->file);
+        return td_status_prefix(check_numbers(&a->source), "%s", im->weights->file);
     return NULL;
 }
 
@@ -135,8 +143,33 @@ static td_status *refuse(importing *im)
     return status;
 }
 
+/* A pattern without a parameter is a name that is spelled wrong: the parameter meant would be read from the file. */
+static td_status *check_kept(const importing *im)
+{
+    for (int32_t k = 0; k < im->weights->n_keep; k++) {
+        const char *nearest = NULL, *pattern = im->weights->keep[k];
+        bool matches = false;
+        int32_t least = 0;
+        for (int32_t i = 0; i < im->store->n_entries && !matches; i++) {
+            const td_store_entry *entry = &im->store->entries[i];
+            const int32_t edits = entry->is_parameter ? td_edit_distance(pattern, entry->name) : 0;
+            matches = entry->is_parameter && td_glob_match(pattern, entry->name);
+            if (entry->is_parameter && (!nearest || edits < least)) {
+                nearest = entry->name;
+                least = edits;
+            }
+        }
+        if (!matches)
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "model.weights.keep: \"%s\" matches no parameter; did you mean \"%s\"?", pattern,
+                            nearest ? nearest : "*");
+    }
+    return NULL;
+}
+
 static td_status *check_all(importing *im)
 {
+    TD_TRY(check_kept(im));
     for (int32_t i = 0; i < im->store->n_entries; i++)
         if (im->store->entries[i].is_parameter)
             TD_TRY(assign(im, i));

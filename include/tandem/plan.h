@@ -125,6 +125,7 @@ typedef struct td_train_options {
     td_jit_level jit_level;
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
+    int64_t most_skipped;    /* so many steps skipped in a row end the run with an error; 0: no limit; 100 */
     bool keep_dumps;         /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
     td_table_options tables; /* by td_tables: the text is owned */
     /* TD_MIXED_BF16, TD_MIXED_FP16: products, attention, convolutions and what follows them are 16 bit, but the ops that

@@ -121,6 +121,54 @@ static void test_larger_windows_after_resuming_reach_the_end_of_the_data(void **
     }
 }
 
+static bool says(const char *words)
+{
+    return strstr(errors, words) || strstr(out, words);
+}
+
+static void test_settings_that_change_what_an_update_is_are_said(void **state)
+{
+    (void)state;
+    train("said", 0, "train.steps=4", "train.clip_norm=0");
+    resume("said", 0, "train.steps=6", "train.clip_norm=0");
+    assert_false(says("from here on"));
+    SUCCEED("train", "x.yaml", "--run", "said", "--resume", "--set", "train.steps=8", "--set", "train.clip_norm=0.5",
+            "--set", "train.reduction=sum", "--set", "optimizer[0].lr=2e-2", SCHEDULE);
+    assert_true(says("train.clip_norm was 0 and is 0.5 now"));
+    assert_true(says("train.reduction was mean and is sum now"));
+    assert_true(says("optimizer[0].lr was 0.01 and is 0.02 now"));
+    assert_true(says("from here on updates follow the new settings"));
+    assert_int_equal(system("rm -r said"), 0);
+}
+
+static void test_a_pipe_or_a_folder_in_a_checkpoint_is_refused_not_waited_for(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"manifest.json", "shard-0000.safetensors"};
+    for (int i = 0; i < 4; i++) {
+        char command[256], said[96];
+        train("odd", 0, "train.steps=4", "train.clip_norm=0");
+        (void)snprintf(command, sizeof command, "cd odd/checkpoints/step-000000004 && rm %s && %s %s", names[i / 2],
+                       i % 2 ? "mkdir" : "mkfifo", names[i / 2]);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(RUN("train", "x.yaml", "--run", "odd", "--resume", "--set", "train.steps=6", SCHEDULE), 1);
+        (void)snprintf(said, sizeof said, "%s: is not a regular file", names[i / 2]);
+        assert_true(says(said));
+        assert_int_equal(system("rm -r odd"), 0);
+    }
+}
+
+static void test_a_pattern_that_keeps_nothing_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "kept", "--set", "train.precision=bf16", "--set",
+                         "train.keep_fp32=[\"botom.*\"]", SCHEDULE),
+                     2);
+    assert_true(says("train.keep_fp32: \"botom.*\" matches no op; did you mean \""));
+    SUCCEED("train", "x.yaml", "--run", "kept", "--set", "train.precision=bf16", "--set", "train.steps=2", "--set",
+            "train.keep_fp32=[\"bottom.*\"]", SCHEDULE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +176,9 @@ int main(void)
         cmocka_unit_test(test_any_precision_goes_on_from_any_other_and_says_so),
         cmocka_unit_test(test_checkpoints_between_windows_lose_no_batch),
         cmocka_unit_test(test_larger_windows_after_resuming_reach_the_end_of_the_data),
+        cmocka_unit_test(test_settings_that_change_what_an_update_is_are_said),
+        cmocka_unit_test(test_a_pipe_or_a_folder_in_a_checkpoint_is_refused_not_waited_for),
+        cmocka_unit_test(test_a_pattern_that_keeps_nothing_is_an_error),
         cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
     };
     return cmocka_run_group_tests(tests, enter, leave);

@@ -36,7 +36,7 @@ typedef struct run {
     td_session *session;
 } run;
 
-static void open_run(run *r, bool cut, td_on_nan on_nan)
+static void open_windows(run *r, bool cut, td_on_nan on_nan, int32_t accumulate)
 {
     no_error(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
@@ -47,10 +47,13 @@ static void open_run(run *r, bool cut, td_on_nan on_nan)
     td_value vectors = td_embedding(table, ids, (td_embedding_options){0});
     td_value squares = td_name(td_mul(x, x), "bottom/squares");
     td_value hidden = td_relu(td_linear(td_concat(2, (td_value[]){vectors, squares}, 1), 8, "bottom.0"));
+    hidden = td_batch_norm(hidden, 1e-5, 0.25, "top.norm"); /* its running statistics are state like any other */
     td_value loss = td_bce_with_logits(td_linear(td_dropout(hidden, 0.25), 1, "top.0"), y);
     r->options = td_train_defaults();
     r->options.on_nan = on_nan;
-    r->options.early_lookup = TD_ON;
+    r->options.early_lookup = accumulate > 1 ? TD_AUTO : TD_ON;
+    r->options.accumulate = accumulate;
+    r->options.most_skipped = 3;
     if (cut) {
         td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
         td_place(&r->options, "table*", "cpu");
@@ -60,6 +63,11 @@ static void open_run(run *r, bool cut, td_on_nan on_nan)
     no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
     no_error(td_store_create(r->plan, &r->store));
     no_error(td_session_create(r->plan, r->store, &r->session));
+}
+
+static void open_run(run *r, bool cut, td_on_nan on_nan)
+{
+    open_windows(r, cut, on_nan, 1);
 }
 
 static void close_run(run *r)
@@ -212,6 +220,43 @@ static void test_skipped_steps_are_as_if_they_had_not_been(void **state)
     }
 }
 
+static void test_a_window_with_one_bad_batch_leaves_no_trace(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        static const char *const letters[] = {"abc!efbd", "ab!cefbd", "ab?!efbd"};
+        for (int i = 0; i < 3; i++) {
+            run r = {0}, good = {0};
+            batches b = {.letters = letters[i]}, g = {.letters = "abefbd"};
+            open_windows(&r, cut, TD_NAN_SKIP, 2);
+            open_windows(&good, false, TD_NAN_STOP, 2);
+            td_source source = {&b, next, release}, good_source = {&g, next, release};
+            no_error(td_session_run(r.session, &source, 0, NULL, NULL));
+            no_error(td_session_run(good.session, &good_source, 0, NULL, NULL));
+            assert_int_equal(td_store_updates(r.store), 3);
+            assert_true(checksum_of(&r) == checksum_of(&good));
+            close_run(&r);
+            close_run(&good);
+        }
+    }
+}
+
+static void test_a_run_that_only_skips_ends(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        run r = {0};
+        batches b;
+        open_run(&r, cut, TD_NAN_SKIP);
+        no_error(train(&r, &b, "a!!b!!c"));
+        expect_error(train(&r, &b, "d!!!e"), "with it 3 steps in a row would be skipped, which is all that "
+                                             "train.most_skipped allows");
+        assert_int_equal(td_store_updates(r.store), 4);
+        assert_true(td_session_is_usable(r.session));
+        close_run(&r);
+    }
+}
+
 static int64_t warnings;
 static void count_warning(void *context, td_log_level level, const char *message)
 {
@@ -262,6 +307,8 @@ int main(void)
         cmocka_unit_test(test_stop_names_op_and_step_and_keeps_the_parameters),
         cmocka_unit_test(test_skipped_steps_are_as_if_they_had_not_been),
         cmocka_unit_test(test_a_skip_is_never_silent),
+        cmocka_unit_test(test_a_window_with_one_bad_batch_leaves_no_trace),
+        cmocka_unit_test(test_a_run_that_only_skips_ends),
         cmocka_unit_test(test_parameters_that_are_no_numbers_end_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,6 +267,24 @@ static void test_maps_that_say_nothing_sensible_are_refused(void **state)
     remove_folder(&place);
 }
 
+static void test_numbers_that_are_none_are_laid_to_the_file_and_idle_patterns_named(void **state)
+{
+    (void)state;
+    folder place = make_folder();
+    tensor bad[WHOLE];
+    memcpy(bad, whole, sizeof whole);
+    bad[0].first = NAN;
+    td_weights weights = weights_of(write_file(&place, bad, WHOLE));
+    expect_refusal(&weights, (const char *const[]){"element 0 is nan"}, 1);
+    const char *const keep[] = {"tabel*"};
+    weights = weights_of(write_file(&place, whole, WHOLE));
+    weights.keep = keep;
+    weights.n_keep = 1;
+    expect_refusal(&weights, (const char *const[]){"model.weights.keep: \"tabel*\" matches no parameter", "\"table\""},
+                   2);
+    remove_folder(&place);
+}
+
 /* No allocation that fails leaves anything behind, or goes unsaid. */
 typedef struct importing {
     td_store *store;
@@ -303,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_kept_parameters_and_ignored_tensors_are_left_alone),
         cmocka_unit_test(test_every_tensor_that_does_not_fit_is_named_and_nothing_changes),
         cmocka_unit_test(test_numbers_that_do_not_fit_a_16_bit_table_are_refused),
+        cmocka_unit_test(test_numbers_that_are_none_are_laid_to_the_file_and_idle_patterns_named),
         cmocka_unit_test(test_maps_that_say_nothing_sensible_are_refused),
         cmocka_unit_test(test_importing_survives_failing_allocations),
     };
