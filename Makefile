@@ -18,6 +18,7 @@ demo: build
 
 # Everything that must hold before a change lands, about half an hour on two cores.
 test: packages
+	tools/install-packages test
 	tools/test
 
 # make check-op OP=linear: what tests/conformance says of one op on every backend.

@@ -73,6 +73,7 @@ static td_board_response answer_route(td_board *board, const td_board_request *r
     td_string out = {0};
     char *text = NULL;
     pthread_mutex_lock(&board->mutex);
+    board->left_bytes = board->most_at_once;
     td_status *status = r->handle(board, request, &out);
     pthread_mutex_unlock(&board->mutex);
     size_t bytes = out.length;

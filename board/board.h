@@ -64,32 +64,43 @@ typedef struct td_board_series {
     td_event_kind kind;
     td_board_point *points; /* by step */
     int64_t n, capacity;
-    int32_t last_file;
-    bool unsorted; /* steps did not come in order; while reading */
+    int32_t last_file; /* of the files that it is from, the latest one */
+    int64_t restart;   /* the first step of that file */
+    bool unsorted;     /* steps did not come in order; while reading */
 } td_board_series;
 
 typedef struct td_board_file {
     char *name; /* within the run's folder */
     int64_t offset;
-    bool damaged;
+    uint64_t inode;
+    bool damaged, found; /* found: by the last look */
 } td_board_file;
+
+/* What may be wrong with a run, each said until it is right again. */
+typedef enum td_board_problem {
+    TD_BOARD_LINEAGE = 0,
+    TD_BOARD_SUMMARY,
+    TD_BOARD_EVENTS,
+    TD_BOARD_PROBLEMS
+} td_board_problem;
 
 typedef struct td_board_run {
     char *path;  /* below the folder, "" for itself; as the file system has it */
     char id[17]; /* a hash of it, which requests may name */
     bool found;  /* by the last look */
+    bool remade; /* one of its files is another one than before */
     td_board_file *files;
     int64_t n_files, files_capacity;
     td_board_series *series;
     int64_t n_series, series_capacity;
     int32_t *index; /* hash table of series by kind and tag; -1: free */
     int64_t index_size;
-    json_t *lineage, *summary; /* run.json, summary.json; NULL: none */
-    int64_t lineage_mtime, summary_mtime;
-    int64_t written_ns; /* of the youngest of its files */
-    char *trace;        /* the newest trace, below the run's folder; NULL: none */
-    char *problem;      /* one line; NULL: none */
-    bool pending;       /* there is more to read in its files */
+    json_t *lineage, *summary;                 /* run.json, summary.json; NULL: none */
+    uint64_t lineage_version, summary_version; /* of the files that were read */
+    int64_t written_ns;                        /* of the youngest of its files */
+    char *trace;                               /* the newest trace, below the run's folder; NULL: none */
+    char *problems[TD_BOARD_PROBLEMS];         /* one line each; NULL: none */
+    bool pending;                              /* there is more to read in its files */
 } td_board_run;
 
 typedef struct td_board_trace td_board_trace;
@@ -100,7 +111,9 @@ typedef struct td_board {
     td_board_run *runs;
     int64_t n_runs, runs_capacity;
     int64_t looked_ns;
-    uint64_t state; /* changes whenever a file of a run does */
+    uint64_t state; /* changes whenever a file of a run does, and while there is more to read */
+    uint64_t looks;
+    int64_t most_at_once, left_bytes; /* of event files that one request reads: that of all, and of this one */
     bool too_many;
     td_board_trace *trace; /* the last one that was asked for, see board/traces.h */
     pthread_mutex_t mutex;
@@ -118,7 +131,7 @@ uint64_t td_board_state(td_board *board);
 td_status *td_board_look(td_board *board) TD_MUST_USE;
 /* The run that the request's "run" names, by id or path. */
 td_status *td_board_run_of(td_board *board, const td_board_request *request, td_board_run **out_run) TD_MUST_USE;
-/* Reads what its files have grown by: at most a few hundred MB at a time, `pending` says that there is more. */
+/* Reads what its files have grown by, as far as the request may read: `pending` says that there is more. */
 td_status *td_board_run_read(td_board *board, td_board_run *run) TD_MUST_USE;
 /* The series that the request's "tag", or "id", names. Its run was read. */
 td_status *td_board_series_of(const td_board_run *run, const td_board_request *request, td_event_kind kind,
@@ -127,6 +140,10 @@ td_status *td_board_series_of(const td_board_run *run, const td_board_request *r
 td_status *td_board_payload(td_board *board, const td_board_run *run, const td_board_point *point,
                             uint8_t **out_payload) TD_MUST_USE;
 void td_board_run_deinit(td_board_run *run);
+/* What was read of its event files: they are read anew, those that are gone not. */
+void td_board_run_forget(td_board_run *run);
+/* NULL: all is well with it. */
+const char *td_board_problem_of(const td_board_run *run);
 void td_board_hash_text(const char *text, char out_hash[17]);
 
 /* ---- files: board/files.c --------------------------------------------------------------------------------------------------- */

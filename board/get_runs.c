@@ -62,7 +62,8 @@ static json_t *run_json(const td_board *board, const td_board_run *run)
     json_object_set_new(json, "id", json_string(run->id));
     json_object_set_new(json, "name", td_board_text_json(*run->path ? run->path : "."));
     json_object_set_new(json, "state", json_string(state_of(board, run)));
-    json_object_set_new(json, "problem", run->problem ? td_board_text_json(run->problem) : json_null());
+    const char *problem = td_board_problem_of(run);
+    json_object_set_new(json, "problem", problem ? td_board_text_json(problem) : json_null());
     json_object_set_new(json, "tags", counts);
     json_object_set_new(json, "trace", json_boolean(run->trace != NULL));
     json_object_set_new(json, "written", json_real((double)run->written_ns / 1e9));
@@ -99,7 +100,7 @@ TD_BOARD_HANDLER(get_runs)
     json_t *list = json_array();
     td_status *status = NULL;
     for (int64_t i = 0; !status && i < board->n_runs; i++) {
-        status = td_board_run_read(board, &board->runs[i]);
+        status = td_board_run_read(board, &board->runs[i]); /* the rest of long ones by later requests */
         if (!status)
             json_array_append_new(list, run_json(board, &board->runs[i]));
     }

@@ -27,6 +27,12 @@ static int64_t time_of(const struct stat *info)
     return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
 }
 
+static uint64_t version_of(const struct stat *info)
+{
+    uint64_t version = td_hash_number((uint64_t)info->st_ino, (uint64_t)info->st_size);
+    return td_hash_number((uint64_t)time_of(info), version) | 1;
+}
+
 static bool is_event_file(const char *name)
 {
     return !strncmp(name, "events.out.tfevents.", 20);
@@ -65,16 +71,28 @@ static td_status *add_run(td_board *board, const char *path, td_board_run **out_
     return NULL;
 }
 
-static td_status *add_file(td_board_run *run, const char *name)
+/* A name that stands for another file now, or for one that has become shorter: the run was made anew. */
+static bool is_remade(const td_board_file *file, const struct stat *info)
 {
-    for (int64_t i = 0; i < run->n_files; i++)
-        if (!strcmp(run->files[i].name, name))
-            return NULL;
+    return file->inode != (uint64_t)info->st_ino || info->st_size < file->offset;
+}
+
+static td_status *add_file(td_board_run *run, const char *name, const struct stat *info)
+{
+    for (int64_t i = 0; i < run->n_files; i++) {
+        td_board_file *file = &run->files[i];
+        if (strcmp(file->name, name) != 0)
+            continue;
+        run->remade = run->remade || is_remade(file, info);
+        file->inode = (uint64_t)info->st_ino;
+        file->found = true;
+        return NULL;
+    }
     if (run->n_files >= MOST_FILES)
         return NULL;
     TD_TRY(td_grow(&run->files, &run->files_capacity, run->n_files, sizeof *run->files));
     int64_t at = run->n_files;
-    td_board_file file = {.name = td_strdup(name)};
+    td_board_file file = {.name = td_strdup(name), .inode = (uint64_t)info->st_ino, .found = true};
     if (!file.name)
         return no_memory();
     run->files[at] = file;
@@ -125,11 +143,11 @@ static td_status *take_file(look *l, const char *path, const char *name, const s
     td_status *status = run_path && below ? add_run(l->board, run_path, &run) : no_memory();
     l->board->too_many = l->board->too_many || (!status && !run);
     if (run && !status && events)
-        status = add_file(run, name);
+        status = add_file(run, name, info);
     if (run && !status) {
         bool newer = time_of(info) > run->written_ns;
         run->found = true;
-        l->state = td_hash_number((uint64_t)time_of(info) + (uint64_t)info->st_size, td_hash_string(name, l->state));
+        l->state = td_hash_number(version_of(info), td_hash_string(name, l->state));
         if (trace && (!run->trace || strcmp(below, run->trace) > 0)) { /* their names have a number */
             td_free(run->trace);
             run->trace = below;
@@ -167,26 +185,35 @@ static td_status *visit(look *l, int folder, const char *path, int depth)
 
 /* ---- run.json and summary.json ---------------------------------------------------------------------------------------------- */
 
-static void set_problem(td_board_run *run, const char *text)
+const char *td_board_problem_of(const td_board_run *run)
 {
-    if (run->problem)
-        return;
-    run->problem = td_strdup(text);
+    for (int i = 0; i < TD_BOARD_PROBLEMS; i++)
+        if (run->problems[i])
+            return run->problems[i];
+    return NULL;
+}
+
+static void forget_problem(td_board_run *run, td_board_problem which)
+{
+    td_free(run->problems[which]);
+    run->problems[which] = NULL;
 }
 
 /* Again where the file has changed. */
-static void load_json(td_board *board, td_board_run *run, const char *name, json_t **json, int64_t *mtime)
+static void load_json(td_board *board, td_board_run *run, const char *name, td_board_problem which, json_t **json,
+                      uint64_t *version)
 {
     struct stat info;
     int file = -1;
     char *path = td_format("%s/%s", run->path, name), *data = NULL;
     size_t bytes = 0;
     td_status *status = path ? td_board_open_file(board->folder, path, &file) : no_memory();
-    if (!status && !fstat(file, &info) && time_of(&info) != *mtime) {
+    if (!status && !fstat(file, &info) && version_of(&info) != *version) {
         json_error_t error = {0};
         json_decref(*json);
         *json = NULL;
-        *mtime = time_of(&info);
+        *version = version_of(&info);
+        forget_problem(run, which);
         status = td_board_read_file(board->folder, path, MOST_JSON, &data, &bytes);
         *json = status ? NULL : json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &error);
         if (!status && !json_is_object(*json)) {
@@ -195,13 +222,14 @@ static void load_json(td_board *board, td_board_run *run, const char *name, json
             status =
                 TD_ERROR(TD_DATA_ERROR, "%s:%d: %s", name, error.line, error.text[0] ? error.text : "no JSON object");
         }
-    } else if (status && *json) {
+    } else if (status) {
         json_decref(*json);
         *json = NULL;
-        *mtime = 0;
+        *version = 0;
+        forget_problem(run, which);
     }
     if (status && td_status_code(status) != TD_NOT_FOUND)
-        set_problem(run, td_status_message(status));
+        run->problems[which] = td_strdup(td_status_message(status));
     td_status_destroy(status);
     if (file >= 0)
         close(file);
@@ -212,6 +240,30 @@ static void load_json(td_board *board, td_board_run *run, const char *name, json
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const td_board_run *)a)->path, ((const td_board_run *)b)->path);
+}
+
+/* Before a look: nothing was found yet. */
+static void expect_nothing(td_board *board)
+{
+    for (int64_t i = 0; i < board->n_runs; i++) {
+        td_board_run *run = &board->runs[i];
+        run->found = run->remade = false;
+        for (int64_t k = 0; k < run->n_files; k++)
+            run->files[k].found = false;
+        td_free(run->trace);
+        run->trace = NULL;
+        run->written_ns = 0;
+    }
+    board->too_many = false;
+}
+
+/* What was read of files that are gone, or are others now, is not of this run. */
+static void forget_remade(td_board_run *run)
+{
+    for (int64_t i = 0; i < run->n_files; i++)
+        run->remade = run->remade || !run->files[i].found;
+    if (run->remade)
+        td_board_run_forget(run);
 }
 
 /* Runs that are gone. */
@@ -233,22 +285,25 @@ td_status *td_board_look(td_board *board)
     if (board->looked_ns && now - board->looked_ns < LOOK_NS)
         return NULL;
     look l = {.board = board};
-    for (int64_t i = 0; i < board->n_runs; i++)
-        board->runs[i].found = false;
-    board->too_many = false;
+    bool pending = false;
     int folder = fcntl(board->folder, F_DUPFD_CLOEXEC, 0);
     if (folder < 0)
         return TD_ERROR(TD_IO, "%s: %s", board->directory, strerror(errno));
     lseek(folder, 0, SEEK_SET); /* the place in the folder is shared by all that are duplicates */
+    expect_nothing(board);
     TD_TRY(visit(&l, folder, "", 0));
     drop_lost(board);
     if (board->n_runs) /* qsort wants an address, even of nothing */
         qsort(board->runs, (size_t)board->n_runs, sizeof *board->runs, by_path);
     for (int64_t i = 0; i < board->n_runs; i++) {
-        load_json(board, &board->runs[i], "run.json", &board->runs[i].lineage, &board->runs[i].lineage_mtime);
-        load_json(board, &board->runs[i], "summary.json", &board->runs[i].summary, &board->runs[i].summary_mtime);
+        td_board_run *run = &board->runs[i];
+        forget_remade(run);
+        load_json(board, run, "run.json", TD_BOARD_LINEAGE, &run->lineage, &run->lineage_version);
+        load_json(board, run, "summary.json", TD_BOARD_SUMMARY, &run->summary, &run->summary_version);
+        pending = pending || run->pending;
     }
-    board->state = td_hash_number((uint64_t)board->n_runs, l.state);
+    board->looks += pending;
+    board->state = td_hash_number((uint64_t)board->n_runs + board->looks, l.state);
     board->looked_ns = td_clock_ns();
     return NULL;
 }
@@ -274,6 +329,7 @@ td_status *td_board_open(const char *directory, td_board **out_board)
     *out_board = NULL;
     TD_TRY(TD_NEW(board, 1));
     pthread_mutex_init(&board->mutex, NULL);
+    board->most_at_once = 1 << 28;
     board->folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     board->directory = td_strdup(directory);
     td_status *status = NULL;

@@ -67,6 +67,21 @@ typedef struct reading {
     int32_t file;
 } reading;
 
+/* A resumed run goes on from a checkpoint, in another file: what came after that in the file before was never kept, nor is what
+ * that file may still get. */
+static bool goes_on(td_board_series *series, int64_t step, int32_t file)
+{
+    if (file < series->last_file)
+        return step < series->restart;
+    if (file == series->last_file)
+        return true;
+    while (series->n && series->points[series->n - 1].step >= step)
+        series->n--;
+    series->last_file = file;
+    series->restart = step;
+    return true;
+}
+
 static td_status *on_event(void *context, const td_event_value *value)
 {
     enum { LONGEST_TAG = 4096, MOST_SERIES = 4000000 };
@@ -77,11 +92,8 @@ static td_status *on_event(void *context, const td_event_value *value)
     if (r->run->n_series >= MOST_SERIES)
         return NULL;
     TD_TRY(add_series(r->run, value->kind, value->tag, bytes, &series));
-    /* A resumed run goes on from a checkpoint, in another file: what came after that in the file before was never kept. */
-    if (series->last_file != r->file)
-        while (series->n && series->points[series->n - 1].step >= value->stamp.step)
-            series->n--;
-    series->last_file = r->file;
+    if (!goes_on(series, value->stamp.step, r->file))
+        return NULL;
     TD_TRY(td_grow(&series->points, &series->capacity, series->n, sizeof *series->points));
     td_board_point point = {.step = value->stamp.step, .seconds = value->stamp.seconds, .file = r->file};
     point.bytes = (uint32_t)value->payload_bytes;
@@ -108,40 +120,57 @@ static void sort_files(td_board_run *run)
         }
 }
 
-static td_status *read_file(td_board *board, td_board_run *run, int32_t index)
+/* *out_end: there is no more in it now. */
+static td_status *read_file(td_board *board, td_board_run *run, int32_t index, bool *out_end)
 {
-    enum { MOST_AT_ONCE = 1 << 28 };
     td_board_file *file = &run->files[index];
     reading r = {run, index};
     int opened = -1;
-    bool end = true;
+    int64_t before = file->offset;
+    *out_end = true;
     char *path = td_format("%s/%s", run->path, file->name);
     if (!path)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
     td_status *status = td_board_open_file(board->folder, path, &opened);
     if (!status)
-        status = td_event_read(file->name, opened, &file->offset, MOST_AT_ONCE, on_event, &r, &end);
+        status = td_event_read(file->name, opened, &file->offset, board->left_bytes, on_event, &r, out_end);
     td_free(path);
     if (opened >= 0)
         close(opened);
-    run->pending = run->pending || (!status && !end);
+    board->left_bytes -= file->offset - before;
+    *out_end = *out_end || status;
     if (status && td_status_code(status) != TD_OUT_OF_MEMORY) { /* said with the run; the other files are read */
         file->damaged = td_status_code(status) == TD_DATA_ERROR;
-        if (!run->problem)
-            run->problem = td_strdup(td_status_message(status));
+        if (!run->problems[TD_BOARD_EVENTS])
+            run->problems[TD_BOARD_EVENTS] = td_strdup(td_status_message(status));
         td_status_destroy(status);
         status = NULL;
     }
     return status;
 }
 
+/* Of a problem with its files, that which lasts. */
+static void forget_passing_problem(td_board_run *run)
+{
+    for (int64_t i = 0; i < run->n_files; i++)
+        if (run->files[i].damaged)
+            return;
+    td_free(run->problems[TD_BOARD_EVENTS]);
+    run->problems[TD_BOARD_EVENTS] = NULL;
+}
+
+/* In order: a file is begun when those before it were read to their ends. */
 static td_status *read_files(td_board *board, td_board_run *run)
 {
-    run->pending = false;
+    bool end = true;
+    forget_passing_problem(run);
     sort_files(run);
-    for (int64_t i = 0; i < run->n_files; i++)
-        if (!run->files[i].damaged)
-            TD_TRY(read_file(board, run, (int32_t)i));
+    for (int64_t i = 0; end && i < run->n_files; i++) {
+        end = run->files[i].damaged || board->left_bytes > 0;
+        if (end && !run->files[i].damaged)
+            TD_TRY(read_file(board, run, (int32_t)i, &end));
+    }
+    run->pending = !end;
     return NULL;
 }
 
@@ -213,21 +242,43 @@ td_status *td_board_payload(td_board *board, const td_board_run *run, const td_b
     return status;
 }
 
-void td_board_run_deinit(td_board_run *run)
+void td_board_run_forget(td_board_run *run)
 {
+    int64_t kept = 0;
     for (int64_t i = 0; i < run->n_series; i++) {
         td_free(run->series[i].tag);
         td_free(run->series[i].points);
     }
-    for (int64_t i = 0; i < run->n_files; i++)
-        td_free(run->files[i].name);
     td_free(run->series);
-    td_free(run->files);
     td_free(run->index);
+    run->series = NULL;
+    run->index = NULL;
+    run->n_series = run->series_capacity = run->index_size = 0;
+    for (int64_t i = 0; i < run->n_files; i++) {
+        td_board_file file = run->files[i];
+        file.offset = 0;
+        file.damaged = false;
+        if (file.found)
+            run->files[kept++] = file;
+        else
+            td_free(file.name);
+    }
+    run->n_files = kept;
+    td_free(run->problems[TD_BOARD_EVENTS]);
+    run->problems[TD_BOARD_EVENTS] = NULL;
+}
+
+void td_board_run_deinit(td_board_run *run)
+{
+    for (int64_t i = 0; i < run->n_files; i++)
+        run->files[i].found = false;
+    td_board_run_forget(run);
+    td_free(run->files);
     json_decref(run->lineage);
     json_decref(run->summary);
     td_free(run->path);
     td_free(run->trace);
-    td_free(run->problem);
+    for (int i = 0; i < TD_BOARD_PROBLEMS; i++)
+        td_free(run->problems[i]);
     *run = (td_board_run){0};
 }

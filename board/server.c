@@ -12,6 +12,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -24,7 +25,11 @@ struct td_board_server {
     pthread_mutex_t mutex;
     pthread_cond_t ends;
     bool ending;
+    int listeners; /* of /api/v1/events: each holds a connection and its thread for as long as it likes */
 };
+
+/* One address may have many pages open, but not all connections that there are. */
+enum { MOST_CONNECTIONS = 128, MOST_OF_ONE_ADDRESS = 64, MOST_LISTENERS = 24 };
 
 /* ---- who may ask --------------------------------------------------------------------------------------------------------- */
 
@@ -103,6 +108,15 @@ static enum MHD_Result queue(const td_board_server *server, struct MHD_Connectio
     return result;
 }
 
+static enum MHD_Result refuse_listener(const td_board_server *server, struct MHD_Connection *connection)
+{
+    static char text[] = "As many pages listen for changes as can; this one must ask for itself.\n";
+    struct MHD_Response *response = MHD_create_response_from_buffer(sizeof text - 1, text, MHD_RESPMEM_PERSISTENT);
+    if (response)
+        MHD_add_response_header(response, "Retry-After", "30");
+    return queue(server, connection, 503, response, "text/plain; charset=utf-8", false);
+}
+
 static enum MHD_Result refuse(const td_board_server *server, struct MHD_Connection *connection, unsigned status)
 {
     static char unauthorized[] =
@@ -152,8 +166,16 @@ static enum MHD_Result answer(const td_board_server *server, struct MHD_Connecti
 typedef struct listener {
     td_board_server *server;
     uint64_t state;
-    int quiet_s;
+    int quiet_s, socket;
 } listener;
+
+/* A page that was closed, or another one is opened in its place, has its connection ended: nothing would tell before the next line
+ * is sent, and its place is another's. */
+static bool is_gone(const listener *l)
+{
+    char byte;
+    return l->socket >= 0 && recv(l->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
 
 /* A second, or less when the server ends; true: it does. */
 static bool wait_a_second(td_board_server *server)
@@ -177,7 +199,7 @@ static ssize_t next_event(void *context, uint64_t at, char *buffer, size_t room)
     if (!at)
         return snprintf(buffer, room, "retry: 2000\n\n");
     for (;;) {
-        if (wait_a_second(l->server))
+        if (wait_a_second(l->server) || is_gone(l))
             return MHD_CONTENT_READER_END_OF_STREAM;
         uint64_t state = td_board_state(l->server->board);
         if (state != l->state) {
@@ -192,21 +214,37 @@ static ssize_t next_event(void *context, uint64_t at, char *buffer, size_t room)
     }
 }
 
+static bool add_listener(td_board_server *server, int by)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool room = server->listeners + by <= MOST_LISTENERS;
+    server->listeners += room ? by : 0;
+    pthread_mutex_unlock(&server->mutex);
+    return room;
+}
+
 static void free_listener(void *context)
 {
-    td_free(context);
+    listener *l = context;
+    (void)add_listener(l->server, -1);
+    td_free(l);
 }
 
 static enum MHD_Result send_events(td_board_server *server, struct MHD_Connection *connection)
 {
+    if (!add_listener(server, 1))
+        return refuse_listener(server, connection);
     listener *l = td_calloc(1, sizeof *l);
-    if (!l)
+    if (!l) {
+        (void)add_listener(server, -1);
         return MHD_NO;
-    *l = (listener){.server = server, .state = td_board_state(server->board)};
+    }
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *l = (listener){.server = server, .state = td_board_state(server->board), .socket = info ? info->connect_fd : -1};
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 512, next_event, l, free_listener);
     if (!response)
-        td_free(l);
+        free_listener(l);
     return queue(server, connection, 200, response, "text/event-stream", false);
 }
 
@@ -257,7 +295,8 @@ static td_status *listen_on(td_board_server *server, const char *host, int port,
                               "give a secret that they must bring: --token TEXT");
     server->daemon =
         MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR, found->ai_addr,
-                         MHD_OPTION_CONNECTION_LIMIT, 100u, MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_END);
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                         (unsigned)MOST_OF_ONE_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_END);
     if (!server->daemon)
         return td_status_help(TD_ERROR(TD_IO, "%s:%d: %s", host, port, strerror(errno)),
                               "another port: --port N; any that is free: --port 0");

@@ -1,5 +1,6 @@
 /* The board on a network address, by libmicrohttpd. On a loopback address by default, which no other machine reaches; anywhere else
- * every request must bring a token. Requests are answered on threads of its own. */
+ * every request must bring a token. Requests are answered on threads of its own: one address has at most 64 connections of 128,
+ * and at most 24 pages listen for changes at a time; the next one is answered 503. */
 #ifndef TANDEM_BOARD_SERVER_H
 #define TANDEM_BOARD_SERVER_H
 

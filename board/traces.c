@@ -180,8 +180,8 @@ static td_status *key_of(td_board *board, const td_board_run *run, const char *p
     TD_TRY(td_board_open_file(board->folder, path, &file));
     (void)fstat(file, &info);
     close(file);
-    *out_key = td_format("%s %s %lld.%lld %lld", run->id, path, (long long)info.st_mtim.tv_sec,
-                         (long long)info.st_mtim.tv_nsec, (long long)info.st_size);
+    *out_key = td_format("%s %s %lld.%lld %lld %lld", run->id, path, (long long)info.st_mtim.tv_sec,
+                         (long long)info.st_mtim.tv_nsec, (long long)info.st_size, (long long)info.st_ino);
     return *out_key ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -126,12 +127,29 @@ bool td_run_is_open(const char *run)
     return has_file(run, "run.json") && !has_file(run, "summary.json");
 }
 
+/* True where another process trains into the folder. A board that looks whether one does holds the lock shared, for a moment: it
+ * is waited for. */
+static bool lock_alone(int folder)
+{
+    enum { MOST_MOMENTS = 2000 };
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < MOST_MOMENTS; i++) {
+        if (!flock(folder, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+            return false;
+        if (flock(folder, LOCK_SH | LOCK_NB))
+            return true;
+        flock(folder, LOCK_UN); /* not while others wait for the same */
+        nanosleep(&moment, NULL);
+    }
+    return true;
+}
+
 td_status *td_run_lock(const char *run, int *out_lock)
 {
     *out_lock = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out_lock < 0)
         return system_error(run);
-    if (!flock(*out_lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+    if (!lock_alone(*out_lock))
         return NULL;
     close(*out_lock);
     *out_lock = -1;

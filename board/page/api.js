@@ -12,10 +12,26 @@ export async function get(name, parameters = {}) {
 
 export const imageAddress = (run, id, step) => `/api/v1/image?run=${run}&id=${id}&step=${step}`;
 
-// Calls `changed` when a file of a run has changed; tells whether it listens.
+// Calls `changed` when a file of a run has changed; tells whether it listens. A page that nobody sees holds no connection: a browser
+// has few of them for all its pages together. Where the server has no place for one more listener, the page asks every half minute.
 export function listen(changed, state) {
-  const source = new EventSource("/api/v1/events");
-  source.addEventListener("open", () => state(true));
-  source.addEventListener("error", () => state(false));
-  source.addEventListener("change", changed);
+  let source = null, timer = null;
+  function open() {
+    clearTimeout(timer);
+    source = new EventSource("/api/v1/events");
+    source.addEventListener("open", () => state(true));
+    source.addEventListener("change", changed);
+    source.addEventListener("error", () => {
+      state(false);
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(() => { changed(); open(); }, 30000);
+    });
+  }
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    source?.close();
+    if (document.hidden) return;
+    changed();
+    open();
+  });
+  open();
 }

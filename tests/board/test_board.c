@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -15,6 +18,7 @@
 #include "base/memory.h"
 #include "board/board.h"
 #include "board/page.h"
+#include "cli/run_directory.h"
 
 static char folder[64];
 static td_board *board;
@@ -166,6 +170,172 @@ static void test_a_resumed_run_goes_on_from_its_checkpoint(void **state)
     json_decref(json);
 }
 
+/* ---- runs that change while the board is open ------------------------------------------------------------------------------ */
+
+/* The board that is open looks again, and answers. */
+static json_t *look_again(const char *path, const td_board_parameter *parameters, int32_t n)
+{
+    board->looked_ns = 0;
+    td_board_request request = {path, parameters, n};
+    td_board_response response = td_board_answer(board, &request);
+    json_t *json = json_loadb(response.body, response.bytes, 0, NULL);
+    td_board_response_deinit(&response);
+    assert_non_null(json);
+    return json;
+}
+#define LOOK(path, ...)                                                                                                \
+    look_again(path, (const td_board_parameter[]){__VA_ARGS__},                                                        \
+               sizeof((const td_board_parameter[]){__VA_ARGS__}) / sizeof(td_board_parameter))
+
+/* What stands as the problem of the folder's only run; "" for none. */
+static const char *problem(void)
+{
+    static char text[300];
+    json_t *json = look_again("/api/v1/runs", NULL, 0);
+    const json_t *run = json_array_get(json_object_get(json, "runs"), 0);
+    const char *said = json_string_value(json_object_get(run, "problem"));
+    snprintf(text, sizeof text, "%s", said ? said : "");
+    json_decref(json);
+    return text;
+}
+
+static void test_a_long_file_is_read_to_its_end_before_the_next_one(void **state)
+{
+    (void)state;
+    enum { STEPS = 500 };
+    td_event_writer *first = begin("r"), *second = NULL;
+    for (int64_t step = 1; step <= STEPS; step++)
+        add(first, step, "loss", 1);
+    end(first);
+    ok(td_event_writer_open(in("r"), 2000, &second));
+    for (int64_t step = STEPS - 9; step <= STEPS + 10; step++)
+        add(second, step, "loss", 2);
+    end(second);
+    ok(td_board_open(folder, &board));
+    board->most_at_once = 1000; /* much less than the first file has */
+    json_t *json = NULL;
+    bool reading = true;
+    int requests = 0;
+    for (uint64_t was = board->state; reading; requests++) {
+        json_t *tags = LOOK("/api/v1/tags", {"run", "r"});
+        reading = json_is_true(json_object_get(tags, "reading"));
+        json_decref(tags);
+        assert_true(board->state != was || !reading); /* listeners are told that there is more */
+        was = board->state;
+    }
+    assert_true(requests > 10);
+    json = LOOK("/api/v1/scalars", {"run", "r"}, {"tag", "loss"}, {"pixels", "8000"});
+    const json_t *points = json_object_get(json, "points");
+    assert_int_equal(json_array_size(points), STEPS + 10);
+    for (size_t i = 0; i < STEPS + 10; i++)
+        assert_true(number(points, i, 0) == (double)(i + 1) && number(points, i, 1) == (i < STEPS - 10 ? 1 : 2));
+    json_decref(json);
+}
+
+static void test_what_an_earlier_file_gets_late_is_not_taken_for_what_came_after(void **state)
+{
+    (void)state;
+    td_event_writer *first = begin("r"), *second = NULL;
+    add(first, 1, "loss", 1);
+    ok(td_event_writer_flush(first));
+    ok(td_event_writer_open(in("r"), 2000, &second));
+    add(second, 5, "loss", 2);
+    ok(td_event_writer_flush(second));
+    json_decref(ASK(200, "/api/v1/scalars", {"run", "r"}, {"tag", "loss"}));
+    add(first, 2, "loss", 1);
+    add(first, 7, "loss", 1); /* was given up when the second began at 5 */
+    end(first);
+    add(second, 6, "loss", 2);
+    end(second);
+    json_t *json = LOOK("/api/v1/scalars", {"run", "r"}, {"tag", "loss"});
+    const json_t *points = json_object_get(json, "points");
+    assert_int_equal(json_array_size(points), 4);
+    static const double steps[] = {1, 2, 5, 6};
+    for (size_t i = 0; i < 4; i++)
+        assert_true(number(points, i, 0) == steps[i]);
+    json_decref(json);
+}
+
+static void test_a_run_that_is_made_anew_under_its_name_is_read_anew(void **state)
+{
+    (void)state;
+    char command[128];
+    td_event_writer *writer = begin("r");
+    for (int64_t step = 1; step <= 50; step++)
+        add(writer, step, "old", 1);
+    end(writer);
+    write_file("r/run.json", "{\"model\": {\"name\": \"old\"}}");
+    json_decref(ASK(200, "/api/v1/scalars", {"run", "r"}, {"tag", "old"}));
+    snprintf(command, sizeof command, "rm -rf '%s/r'", folder);
+    assert_int_equal(system(command), 0);
+    writer = begin("r"); /* of the same second: the same name */
+    add(writer, 1, "new", 7);
+    end(writer);
+    write_file("r/run.json", "{\"model\": {\"name\": \"new\"}}");
+    json_t *json = LOOK("/api/v1/scalars", {"run", "r"}, {"tag", "new"});
+    assert_true(number(json_object_get(json, "points"), 0, 1) == 7);
+    json_decref(json);
+    json = LOOK("/api/v1/tags", {"run", "r"});
+    assert_int_equal(json_integer_value(json_object_get(json, "total")), 1); /* nothing of the old one is left */
+    json_decref(json);
+    assert_string_equal(problem(), "");
+    json = look_again("/api/v1/runs", NULL, 0);
+    const json_t *run = json_array_get(json_object_get(json, "runs"), 0);
+    assert_string_equal(json_string_value(json_object_get(run, "model")), "new");
+    json_decref(json);
+}
+
+static void test_a_problem_that_is_over_is_not_said_any_more(void **state)
+{
+    (void)state;
+    td_event_writer *writer = begin("r");
+    add(writer, 1, "x", 1);
+    end(writer);
+    write_file("r/run.json", "{\"started\": ");
+    ok(td_board_open(folder, &board));
+    assert_non_null(strstr(problem(), "run.json:1"));
+    assert_non_null(strstr(problem(), "run.json:1")); /* and goes on being said */
+    write_file("r/run.json", "{}");
+    assert_string_equal(problem(), "");
+    write_file("r/events.out.tfevents.9", "this is no event file at all, but it is long enough to be one");
+    assert_non_null(strstr(problem(), "events.out.tfevents.9: at byte 0"));
+    assert_non_null(strstr(problem(), "events.out.tfevents.9: at byte 0"));
+    assert_int_equal(unlink(in("r/events.out.tfevents.9")), 0);
+    assert_string_equal(problem(), "");
+    assert_int_equal(unlink(in("r/run.json")), 0);
+    assert_string_equal(problem(), "");
+}
+
+static void test_a_board_that_looks_does_not_keep_a_training_from_starting(void **state)
+{
+    (void)state;
+    ok(td_directory_create(in("r")));
+    write_file("r/run.json", "{}");
+    pid_t looks = fork();
+    if (!looks) { /* at whether somebody trains, without a pause */
+        int run = open(in("r"), O_RDONLY | O_DIRECTORY);
+        while (!flock(run, LOCK_SH) && !flock(run, LOCK_UN))
+            ;
+        _exit(0);
+    }
+    for (int i = 0, lock = -1; i < 300; i++) {
+        ok(td_run_lock(in("r"), &lock));
+        close(lock);
+    }
+    kill(looks, SIGKILL);
+    waitpid(looks, NULL, 0);
+    int first = -1, second = -1;
+    ok(td_run_lock(in("r"), &first));
+    td_status *status = td_run_lock(in("r"), &second); /* another training does */
+    assert_int_equal(td_status_code(status), TD_INVALID_ARGUMENT);
+    td_status_destroy(status);
+    json_t *json = ASK(200, "/api/v1/runs");
+    const json_t *run = json_array_get(json_object_get(json, "runs"), 0);
+    assert_string_equal(json_string_value(json_object_get(run, "state")), "running");
+    json_decref(json);
+    close(first);
+}
+
 /* ---- tensors ------------------------------------------------------------------------------------------------------------------ */
 
 static void test_slices_are_those_of_python(void **state)
@@ -308,7 +478,7 @@ static void test_damaged_files_spoil_their_own_run_only(void **state)
 static void test_many_tags_are_listed_in_part_and_found_by_search(void **state)
 {
     (void)state;
-    enum { TAGS = 200000, AT_ONCE = 1000 };
+    enum { TAGS = 1000000, AT_ONCE = 1000 };
     static char texts[AT_ONCE][24];
     const char *tags[AT_ONCE];
     double values[AT_ONCE];
@@ -326,10 +496,12 @@ static void test_many_tags_are_listed_in_part_and_found_by_search(void **state)
     assert_int_equal(json_integer_value(json_object_get(json, "total")), TAGS);
     assert_int_equal(json_array_size(json_object_get(json, "tags")), 10);
     json_decref(json);
-    json = ASK(200, "/api/v1/tags", {"run", "many"}, {"search", "TAG/199999"});
+    json = LOOK("/api/v1/tags", {"run", "many"}, {"search", "TAG/999999"});
     assert_int_equal(json_integer_value(json_object_get(json, "total")), 1);
     json_decref(json);
-    json_decref(ASK(200, "/api/v1/scalars", {"run", "many"}, {"tag", "tag/123456"}));
+    json = LOOK("/api/v1/scalars", {"run", "many"}, {"tag", "tag/923456"});
+    assert_int_equal(json_integer_value(json_object_get(json, "n")), 1);
+    json_decref(json);
 }
 
 static void test_every_allocation_may_fail(void **state)
@@ -396,6 +568,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_pixel_keeps_its_least_and_greatest_value_and_smoothing_sees_all),
         TEST(test_a_resumed_run_goes_on_from_its_checkpoint),
+        TEST(test_a_long_file_is_read_to_its_end_before_the_next_one),
+        TEST(test_what_an_earlier_file_gets_late_is_not_taken_for_what_came_after),
+        TEST(test_a_run_that_is_made_anew_under_its_name_is_read_anew),
+        TEST(test_a_problem_that_is_over_is_not_said_any_more),
+        TEST(test_a_board_that_looks_does_not_keep_a_training_from_starting),
         TEST(test_slices_are_those_of_python),
         TEST(test_nothing_outside_the_folder_is_reached),
         TEST(test_any_name_is_shown_as_text),

@@ -1,18 +1,16 @@
 """usage: readers.py TANDEM
 Records a small training and reads the exports as others do: Perfetto's own message definitions (PyPI: perfetto) must know every
 field, slices must balance, names must resolve; Chrome's JSON must be JSON with the same slices. Skips, with the reason, where the
-package is not installed."""
+package cannot be had (tests/web/packages.py)."""
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import warnings
 
-try:
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-except ImportError as missing:
-    print(f"skipped: the package perfetto is not installed ({missing})")
-    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "web"))
+import packages  # noqa: E402
 
 CONFIGURATION = """
 model: {name: dlrm, dim: 8, bottom: [16], top: [16]}
@@ -34,6 +32,7 @@ def unknown_fields(message):
 
 
 def check_perfetto(path):
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
     trace = protos.Trace()
     trace.ParseFromString(path.read_bytes())
     tracks, names, depth, slices = {}, {}, {}, []
@@ -59,6 +58,8 @@ def check_perfetto(path):
 
 
 def main():
+    packages.use()
+    warnings.simplefilter("error")  # from here on a reader that warns fails
     tandem = str(pathlib.Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)

@@ -1,14 +1,17 @@
 """usage: tensorboard_reads.py TANDEM
 TensorBoard's own reader (PyPI package tensorboard) opens what a training leaves: every tag, the last loss of summary.json, the graph
-with each node's device, histograms whose counts add up. Without the package it says so and is skipped; TANDEM_TENSORBOARD names a
-python that has it."""
+with each node's device, histograms whose counts add up; and has nothing to warn of. Skipped, with the reason, where the package
+cannot be had (packages.py)."""
 import json
+import logging
 import math
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import warnings
+
+import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIGURATION = ROOT / "samples" / "lenet" / "lenet.yaml"
@@ -16,17 +19,15 @@ SETTINGS = ["train.steps=12", "summary.every=6", 'summary.parameters=["*"]', 'su
             "train.clip_norm=1", 'summary.gradients=["fc*"]', 'summary.activations=["*/relu"]', "log.level=warning"]
 
 
-def with_tensorboard():
-    """Runs this file again under the python that has the package, if another one has it."""
-    other = os.environ.get("TANDEM_TENSORBOARD")
-    if other and not os.environ.get("TANDEM_TENSORBOARD_HERE"):
-        os.execve(other, [other, "-B", *sys.argv], {**os.environ, "TANDEM_TENSORBOARD_HERE": "1"})
-    try:
-        from tensorboard.backend.event_processing import event_accumulator
-        return event_accumulator
-    except ImportError:
-        print("skipped: the package tensorboard is not installed (pip install tensorboard; TANDEM_TENSORBOARD=PYTHON)")
-        sys.exit(77)
+class Warnings(logging.Handler):
+    """What the reader has to say against a file."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
 
 
 def check(condition, text):
@@ -74,15 +75,23 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    accumulator = with_tensorboard()
+    packages.use()
+    from tensorboard.backend.event_processing import event_accumulator
+    heard = Warnings()
+    for logger in [None, "tensorboard", "absl"]:
+        logging.getLogger(logger).addHandler(heard)
     with tempfile.TemporaryDirectory() as folder:
         run = pathlib.Path(folder) / "run"
         words = [sys.argv[1], "train", str(CONFIGURATION), "--run", str(run)]
         for setting in SETTINGS:
             words += ["--set", setting]
         subprocess.run(words, check=True)
-        check_run(run, accumulator)
-    print("TensorBoard reads it")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            check_run(run, event_accumulator)
+        ours = [str(w.message) for w in warned if "event" in w.filename and not issubclass(w.category, (DeprecationWarning, FutureWarning))]
+        check(not heard.lines and not ours, f"no warning: {heard.lines + ours}")
+    print("TensorBoard reads it, without a warning")
     return 0
 
 

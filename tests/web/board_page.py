@@ -1,0 +1,248 @@
+"""usage: board_page.py TANDEM [PICTURES]
+Drives every page of the board in a real Chromium: nothing wrong on the console, no request to another place, numbers on the page equal
+those in the files, hostile folders stay text, and axe-core (PyPI: axe-playwright-python) finds nothing. With a folder PICTURES it
+leaves every page there, at three widths, in light and dark. Without Chromium it says so and is skipped; without axe-core all but that
+is checked, and it says so too."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+
+import chromium
+import packages
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 'summary.tensors=["*bias", "fc3.weight"]', "summary.images=2", "log.level=warning"]
+PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "advice"]
+REFUSALS = ("status of 400", "status of 404", "status of 422")  # what the pages ask for and a run has not
+OF_MANY = ["runs", "scalars", "compare", "parameters"]
+
+
+def need(condition, text):
+    if not condition:
+        raise chromium.Failed(text)
+
+
+def train(tandem, folder, name, more=()):
+    words = [tandem, "train", ROOT / "samples/lenet/lenet.yaml", "--run", folder / name, "--profile"]
+    for setting in [*SETTINGS, *more]:
+        words += ["--set", setting]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+def add_hostile(folder):
+    """Names that a page must show as text, a file that was cut off, one that goes elsewhere, and more tags than a page can list."""
+    evil = folder / '"><img src=x onerror=alert(1)>'
+    evil.mkdir()
+    (evil / "run.json").write_text(json.dumps({"started": "<script>alert(2)</script>", "model": {"name": "'; --\u0007\u2028"},
+                                               "settings": {"a.b": "</script>", "__proto__": "x"}, "plan": {}, "metrics": "x"}))
+    long = folder / ("long" * 60)
+    long.mkdir()
+    (long / "run.json").write_text(json.dumps({"model": {"name": "m" * 100000}, "data": {"stages": "x"}, "plan": {"devices": 7, "subgraphs": [{"ops": 3}]}}))
+    half = folder / "half"
+    half.mkdir()
+    (half / "run.json").write_text('{"started": "2026-')
+    (half / "events.out.tfevents.1").write_bytes(bytes([24, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]))
+    (folder / "away").symlink_to("/etc")
+
+
+class Served:
+    def __init__(self, tandem, folder, *more):
+        self.process = subprocess.Popen([tandem, "board", folder, "--port", "0", *more], stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        need("http:" in line, f"tandem board says {line!r}")
+        self.address = re.search(r"http:\S+", line)[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def get(self, name, **parameters):
+        with urllib.request.urlopen(f"{self.address}api/v1/{name}?{urllib.parse.urlencode(parameters)}") as answer:
+            return json.load(answer)
+
+
+def open_page(page, served, name, query=""):
+    page.open(f"{served.address}#/{name}{query}")
+    page.wait("document.querySelector('nav a[aria-current]')?.getAttribute('href') === '#/%s' && document.getElementById('page').getAttribute('aria-busy') === 'false'" % name, name)
+
+
+def text_of(page):
+    return page.value("document.getElementById('page').textContent")
+
+
+def digits(number, precision):
+    """As the page writes it."""
+    return float(f"{number:.{precision}g}")
+
+
+def check_numbers(page, served, folder, one, tandem):
+    summary = json.loads((folder / "one/summary.json").read_text())
+    open_page(page, served, "lineage", f"?run={one}")
+    text = text_of(page)
+    need(f"{digits(summary['loss'], 5):g}" in text, f"the loss {summary['loss']} stands on the page")
+    need(summary["parameters_checksum"] in text, "and the checksum")
+    scalars = served.get("scalars", run="one", tag="train/loss", pixels=8000)
+    need(scalars["n"] == 40 and abs(scalars["points"][39][1] - summary["loss"]) <= 1e-6 * abs(summary["loss"]), "the last loss of the curve is the summary's")
+    open_page(page, served, "runs")
+    row = page.value("[...document.querySelectorAll('tbody tr')].find((r) => r.querySelector('a').textContent === 'one').textContent")
+    need(f"{digits(summary['loss'], 4):g}" in row, f"the loss is in the list: {row}")
+    open_page(page, served, "tensors", f"?run={one}")
+    tensor = served.get("tensors", run="one", tag="parameters/fc3.bias", step=1000)
+    cells = page.value("[...[...document.querySelectorAll('section.card')].find((c) => c.textContent.includes('parameters/fc3.bias')).querySelectorAll('td')].map((c) => c.textContent).filter(Boolean)")
+    need([float(c) for c in cells] == [digits(v, 3) for v in tensor["values"]], f"{tensor['values']} are the numbers of the table {cells}")
+    profile = json.loads(subprocess.run([tandem, "profile", folder / "one", "--json"], check=True, capture_output=True).stdout)
+    shown = served.get("profile", run="one")
+    need(shown["average"]["interval_ms"] == profile["average"]["interval_ms"] and len(shown["steps"]) == len(profile["steps"]), "the step trace is what tandem profile says")
+
+
+def check_tensor_slices(page, served, one):
+    """Any slice, and the step that a slider chooses."""
+    open_page(page, served, "tensors", f"?run={one}")
+    card = "[...document.querySelectorAll('section.card')].find((c) => c.textContent.includes('parameters/fc3.weight'))"
+    first = page.value(f"{card}.textContent")
+    page.value(f"(() => {{ const i = {card}.querySelector('input[type=text]'); i.value = ':, 2:5'; i.dispatchEvent(new Event('change')); }})()")
+    page.wait(f"{card}.querySelectorAll('thead th').length === 3", "a slice of three columns")
+    tensor = served.get("tensors", run="one", tag="parameters/fc3.weight", step=10, slice=":,2:5")
+    page.value(f"(() => {{ const i = {card}.querySelector('input[type=range]'); i.value = '0'; i.dispatchEvent(new Event('input')); }})()")
+    page.wait(f"{card}.textContent.includes('step 10')", "the slider's step")
+    cells = page.value(f"[...{card}.querySelectorAll('td')].map((c) => c.textContent).filter(Boolean)")
+    need([float(c) for c in cells] == [digits(v, 3) for v in tensor["values"]] and cells, f"the slice's numbers are in the table, not {cells}")
+    page.value(f"(() => {{ const i = {card}.querySelector('input[type=text]'); i.value = '99'; i.dispatchEvent(new Event('change')); }})()")
+    page.wait(f"{card}.querySelector('.bad')?.textContent.includes('within it')", "what is wrong with a slice is said")
+    need(first, "the card had something before")
+
+
+def check_scalars(page, served):
+    open_page(page, served, "scalars")
+    card = "[...document.querySelectorAll('section.card')].find((c) => c.textContent.includes('train/loss'))"
+    button = f"[...{card}.querySelectorAll('button')].find((b) => b.textContent === '%s')"
+    page.wait(f"{card}.querySelector('.u-over')")
+    x, y = page.value(f"(() => {{ const b = {card}.querySelector('.u-over').getBoundingClientRect(); return [b.left, b.top]; }})()")
+    page.drag((x + 60, y + 20), (x + 180, y + 90))
+    page.wait(f"!{button % 'back'}.disabled", "a box zooms")
+    page.value(f"{button % 'back'}.click()")
+    page.wait(f"{button % 'back'}.disabled", "back takes it back")
+    page.value(f"{button % 'full'}.focus(), {button % 'full'}.click()")
+    page.wait(f"{card}.classList.contains('full')", "a chart fills the screen")
+    page.key("Escape")
+    page.wait(f"!{card}.classList.contains('full')", "Escape ends that")
+
+
+def check_timeline(page, served, one):
+    open_page(page, served, "timeline", f"?run={one}")
+    before = page.value("document.querySelector('canvas.surface').toDataURL()")
+    for key in "wwdasw":
+        page.key(key)
+    page.wait("document.querySelector('canvas.surface').toDataURL() !== %s" % json.dumps(before), "the timeline moves by keys")
+
+
+def check_live(page, served, folder):
+    open_page(page, served, "runs")
+    page.wait("document.getElementById('live').textContent === 'live'")
+    (folder / "late").mkdir()
+    (folder / "late/run.json").write_text('{"model": {"name": "late"}}')
+    page.wait("document.getElementById('page').textContent.includes('late')", "a new run comes by itself")
+
+
+def check_access(page, name, axe):
+    page.value(axe)
+    for violation in page.value("axe.run(document).then((r) => r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.target.join(' '))})))"):
+        page.wrong.append(f"axe-core on {name}: {violation['id']}: {violation['help']} ({'; '.join(violation['nodes'])})")
+
+
+def check_narrow(browser, served, one):
+    page = browser.page(390, 844)
+    page.home, page.expected = served.address, REFUSALS
+    for name in PAGES:
+        open_page(page, served, name, f"?run={one}")
+        wide = page.value("document.documentElement.scrollWidth")
+        need(wide <= 390, f"{name} is {wide} pixels wide on a screen of 390")
+    page.value("document.getElementById('menu-button').click()")
+    page.wait("document.getElementById('menu').getBoundingClientRect().left === 0 && getComputedStyle(document.getElementById('menu')).display === 'block'", "the menu opens")
+    page.key("Escape")
+    page.wait("getComputedStyle(document.getElementById('menu')).display === 'none'", "Escape closes the menu")
+    return page.wrong
+
+
+def drive(browser, served, folder, tandem, axe):
+    page = browser.page(1280, 900)
+    page.home, page.expected = served.address, REFUSALS
+    runs = served.get("runs")["runs"]
+    one = next(run["id"] for run in runs if run["name"] == "one")
+    check_numbers(page, served, folder, one, tandem)
+    for name in PAGES:
+        open_page(page, served, name, f"?run={one}")
+        need(not page.value("document.querySelectorAll('[role=alert]').length"), f"{name} shows no error: {text_of(page)[:300]}")
+        need(not page.value("document.querySelectorAll('.empty').length"), f"{name} has something to show")
+        if axe:
+            check_access(page, name, axe)
+    for run in runs:
+        for name in PAGES if run["name"] not in ("one", "two") else ():
+            if name not in OF_MANY:
+                open_page(page, served, name, f"?run={run['id']}")
+    check_tensor_slices(page, served, one)
+    check_scalars(page, served)
+    check_timeline(page, served, one)
+    check_live(page, served, folder)
+    wrong = page.wrong + check_narrow(browser, served, one)
+    need(not wrong, "\n".join(wrong))
+    return one
+
+
+def take_pictures(browser, served, one, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for dark in (False, True):
+        for width, height in ((1280, 800), (768, 900), (390, 844)):
+            page = browser.page(width, height, dark)
+            for name in PAGES:
+                open_page(page, served, name, f"?run={one}")
+                page.picture(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+            page.close()
+
+
+def axe_core():
+    """The script, or None where it cannot be had."""
+    try:
+        return next(packages.folder().glob("lib/python*/site-packages/axe_playwright_python/axe.min.js")).read_text()
+    except SystemExit:
+        return None
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not chromium.find():
+        packages.skip("there is no Chromium here (Debian: apt install chromium; Ubuntu's is a snap, which does not run here)")
+    tandem, pictures = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else None
+    axe = axe_core()
+    with tempfile.TemporaryDirectory(prefix="tandem-board-") as folder:
+        folder = pathlib.Path(folder)
+        train(tandem, folder, "one")
+        train(tandem, folder, "two", ["train.seed=2", "optimizer[0].lr=0.02"])
+        if not pictures:
+            add_hostile(folder)
+        with Served(tandem, folder) as served, chromium.Browser() as browser:
+            if not browser.starts():
+                packages.skip("Chromium does not start here")
+            if pictures:
+                take_pictures(browser, served, served.get("run", run="one")["id"], pictures)
+            else:
+                drive(browser, served, folder, tandem, axe)
+    print("every page of the board works" + ("" if axe else "; axe-core is not here: not asked"))
+    return 0
+
+
+try:
+    sys.exit(main())
+except chromium.Failed as failure:
+    sys.exit(f"failed: {failure}")
