@@ -12,17 +12,17 @@
 #include "profiler/export.h"
 #include "profiler/report.h"
 
-/* A trace, opened for questions. */
+/* A recording, opened for questions. */
 typedef struct opened {
     char *path;
-    td_trace *trace;
+    td_job_traces *job;
     td_analysis *analysis;
 } opened;
 
 static void close_trace(opened *o)
 {
     td_analysis_destroy(o->analysis);
-    td_trace_destroy(o->trace);
+    td_job_traces_destroy(o->job);
     td_free(o->path);
 }
 
@@ -43,14 +43,15 @@ static td_status *number_of(const td_arguments *arguments, const char *option, i
 static td_status *open_trace(const char *path, opened *o)
 {
     TD_TRY(td_trace_locate(path, &o->path));
-    return td_trace_read(o->path, &o->trace);
+    return td_job_traces_read(o->path, &o->job);
 }
 
 static td_status *analyse(const td_arguments *arguments, opened *o)
 {
-    int64_t window = -1;
+    int64_t window = -1, rank = -1;
     TD_TRY(number_of(arguments, "--window", -1, &window));
-    return td_status_prefix(td_analysis_create(o->trace, (int32_t)window, &o->analysis), "%s", o->path);
+    TD_TRY(number_of(arguments, "--rank", -1, &rank));
+    return td_status_prefix(td_analysis_create_of(o->job, (int32_t)rank, (int32_t)window, &o->analysis), "%s", o->path);
 }
 
 /* ---- exports ---------------------------------------------------------------------------------------------------------------------- */
@@ -70,15 +71,28 @@ static td_status *say(const td_arguments *arguments, const char *path, td_status
     return status;
 }
 
-/* Timelines need no analysis. */
-static td_status *export_timelines(const td_arguments *arguments, const opened *o, bool *out_any)
+static td_status *export_timeline(const td_arguments *arguments, const td_trace *trace, bool *out_any)
 {
     const char *path;
     if ((path = wants(arguments, "--chrome", out_any)))
-        TD_TRY(say(arguments, path, td_export_chrome(o->trace, path)));
+        TD_TRY(say(arguments, path, td_export_chrome(trace, path)));
     if ((path = wants(arguments, "--perfetto", out_any)))
-        TD_TRY(say(arguments, path, td_export_perfetto(o->trace, path)));
+        TD_TRY(say(arguments, path, td_export_perfetto(trace, path)));
     return NULL;
+}
+
+/* Timelines need no analysis; those of a job have every rank. */
+static td_status *export_timelines(const td_arguments *arguments, const opened *o, bool *out_any)
+{
+    td_trace *merged = NULL;
+    if (!td_argument(arguments, "--chrome") && !td_argument(arguments, "--perfetto"))
+        return NULL;
+    if (o->job->n == 1)
+        return export_timeline(arguments, o->job->ranks[0].trace, out_any);
+    TD_TRY(td_job_traces_merge(o->job, &merged));
+    td_status *status = export_timeline(arguments, merged, out_any);
+    td_trace_destroy(merged);
+    return status;
 }
 
 static td_status *export_reports(const td_arguments *arguments, opened *o, bool *out_any)
@@ -115,6 +129,8 @@ static td_status *show(const td_arguments *arguments, opened *o)
     if (td_argument_flag(arguments, "--op-info"))
         return td_profile_print_op_info(o->analysis, arguments->out);
     TD_TRY(td_profile_print_steps(o->analysis->steps, arguments->out));
+    if (o->analysis->ranks)
+        TD_TRY(td_profile_print_ranks(o->analysis->ranks, arguments->out));
     TD_TRY(td_profile_print_ops(o->analysis, arguments->out));
     return td_profile_print_rest(o->analysis, arguments->out);
 }
@@ -197,6 +213,7 @@ static const td_command_option options[] = {
     {"--html", "FILE", "write the report as one page"},
     {"--least", "SHARE", "diff: smaller differences never count (0.02)"},
     {"--self-test", NULL, "measure what recording costs here"},
+    {"--rank", "N", "of a job under mpirun: the rank whose steps are shown; without it the first"},
     {"--window", "N", "which recorded window of the trace, from 0; without it the last"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
@@ -211,7 +228,7 @@ static const char *const notes[] = {
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
-    .usage = "RUN|TRACE [--step N] [--op-info] [--window N] [--json] | diff BEFORE AFTER | --self-test",
+    .usage = "RUN|TRACE [--step N] [--op-info] [--rank N] [--window N] [--json] | diff BEFORE AFTER | --self-test",
     .least = 0,
     .most = 3,
     .options = options,

@@ -19,6 +19,10 @@ td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out) TD_M
 /* Data pipeline, processor time, memory of devices, and advice. */
 td_status *td_profile_print_rest(const td_analysis *analysis, FILE *out) TD_MUST_USE;
 
+/* ---- profile_ranks.c ---- */
+/* The ranks of a job beside each other. */
+td_status *td_profile_print_ranks(const td_ranks *ranks, FILE *out) TD_MUST_USE;
+
 /* ---- profile_diff.c ---- */
 td_status *td_profile_print_diff(const td_diff *diff, FILE *out) TD_MUST_USE;
 td_status *td_profile_print_diff_json(const td_diff *diff, FILE *out) TD_MUST_USE;

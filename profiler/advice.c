@@ -59,6 +59,8 @@ void td_advise(const td_analysis *analysis, td_advice_list *out_list)
     out_list->n = 0;
     td_advice_rules(analysis, out_list);
     td_advice_moves(analysis, out_list);
+    if (analysis->ranks)
+        td_advice_ranks(analysis, out_list);
     if (out_list->n > 1)
         qsort(out_list->items, (size_t)out_list->n, sizeof *out_list->items, by_gain);
 }
@@ -84,10 +86,43 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
     return NULL;
 }
 
+static bool has_trained(const td_job_rank *rank)
+{
+    return rank && rank->trace && rank->trace->n_windows && rank->trace->n_plans;
+}
+
+/* The one that was opened where it trained, else the first that did: others have no step. */
+static const td_job_rank *choose_rank(const td_job_traces *job)
+{
+    const td_job_rank *opened = td_job_rank_of(job, job->opened);
+    for (int32_t r = -1; r < job->n; r++)
+        if (has_trained(r < 0 ? opened : &job->ranks[r]))
+            return r < 0 ? opened : &job->ranks[r];
+    return opened;
+}
+
+td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t window, td_analysis **out_analysis)
+{
+    const td_job_rank *of = rank < 0 ? choose_rank(job) : td_job_rank_of(job, rank);
+    *out_analysis = NULL;
+    if (!of)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no rank %d: it has %d", rank, job->n);
+    if (!of->trace)
+        return TD_ERROR(TD_DATA_ERROR, "rank %d has no trace that can be read: %s", of->rank, of->problem);
+    TD_TRY(td_analysis_create(of->trace, window, out_analysis));
+    td_status *status = job->n > 1 ? td_ranks_create(job, window, &(*out_analysis)->ranks) : NULL;
+    if (status) {
+        td_analysis_destroy(*out_analysis);
+        *out_analysis = NULL;
+    }
+    return status;
+}
+
 void td_analysis_destroy(td_analysis *analysis)
 {
     if (!analysis)
         return;
+    td_ranks_destroy(analysis->ranks);
     td_memory_view_destroy(analysis->memory);
     td_op_statistics_destroy(analysis->ops);
     td_step_trace_destroy(analysis->steps);

@@ -8,6 +8,7 @@
 #include "profiler/data.h"
 #include "profiler/memory.h"
 #include "profiler/ops.h"
+#include "profiler/ranks.h"
 #include "profiler/steps.h"
 
 /* All analyses of a window. */
@@ -17,9 +18,13 @@ typedef struct td_analysis {
     td_op_statistics *ops;
     td_memory_view *memory;
     td_data_view data;
+    td_ranks *ranks; /* of a job; NULL: of one process */
 } td_analysis;
 
 td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis) TD_MUST_USE;
+/* Of one rank of a job, and all ranks beside each other; rank -1: the one that was opened, or the first that trained. Borrows the job. */
+td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t window,
+                                 td_analysis **out_analysis) TD_MUST_USE;
 void td_analysis_destroy(td_analysis *analysis);
 
 typedef struct td_advice {
@@ -53,5 +58,6 @@ void td_advice_give(td_advice_list *list, td_advice_rule rule, double measured, 
     TD_PRINTF(5, 6);
 void td_advice_rules(const td_analysis *analysis, td_advice_list *list); /* advice_rules.c: what one number says */
 void td_advice_moves(const td_analysis *analysis, td_advice_list *list); /* advice_moves.c: what to place elsewhere */
+void td_advice_ranks(const td_analysis *analysis, td_advice_list *list); /* advice_ranks.c: of the ranks of a job */
 
 #endif

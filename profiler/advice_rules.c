@@ -214,6 +214,46 @@ static void advise_uneven(const td_analysis *a, td_advice_list *list)
     td_free(sorted);
 }
 
+/* The op that an event lies in, on its thread; NULL: none. Events are in order of their beginning. */
+static const td_trace_node *op_around(const td_view *view, int64_t index)
+{
+    enum { FAR = 64 };
+    const td_trace_event *inner = &view->trace->events[index];
+    for (int64_t i = index - 1; i >= 0 && i >= index - FAR; i--) {
+        const td_trace_event *e = &view->trace->events[i];
+        int32_t node = e->kind == TD_RECORD_OP && e->thread == inner->thread ? td_view_node(view, e) : -1;
+        if (node >= 0 && e->end_ns >= inner->end_ns)
+            return &view->plan->nodes[node];
+    }
+    return NULL;
+}
+
+static void advise_replanning(const td_analysis *a, td_advice_list *list)
+{
+    const td_trace *trace = a->view->trace;
+    int64_t begin = td_view_begin_ns(a->view), end = td_view_end_ns(a->view), longest = -1, n = 0;
+    double ns = 0;
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        const td_trace_event *e = &trace->events[i];
+        if (e->kind != TD_RECORD_PREPARE || e->begin_ns < begin || e->end_ns > end)
+            continue;
+        ns += (double)(e->end_ns - e->begin_ns) / (double)a->steps->n_steps;
+        n++;
+        if (longest < 0 || e->end_ns - e->begin_ns > trace->events[longest].end_ns - trace->events[longest].begin_ns)
+            longest = i;
+    }
+    if (longest < 0)
+        return;
+    const td_trace_node *op = op_around(a->view, longest);
+    td_advice_give(
+        list, TD_ADVICE_replanning, share_of(a, ns), ns,
+        "kernels were made anew %" PRId64 " times in %" PRId64 " steps, for shapes that had not come for long: %.3g "
+        "ms of a step, the longest for %s \"%s\" with %.3g; batches of few sizes (data.drop_remainder, one length of "
+        "sequences) need it once",
+        n, a->steps->n_steps, MS(ns), op ? op->op : "an op", op ? op->name : "",
+        MS(trace->events[longest].end_ns - trace->events[longest].begin_ns));
+}
+
 static void advise_recording(const td_analysis *a, td_advice_list *list)
 {
     uint64_t dropped = a->view->trace->dropped;
@@ -237,5 +277,6 @@ void td_advice_rules(const td_analysis *analysis, td_advice_list *list)
     advise_cores(analysis, list);
     advise_waits(analysis, list);
     advise_uneven(analysis, list);
+    advise_replanning(analysis, list);
     advise_recording(analysis, list);
 }

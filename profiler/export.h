@@ -11,7 +11,7 @@ td_status *td_export_chrome(const td_trace *trace, const char *path) TD_MUST_USE
 /* Perfetto's own format (.pftrace): a track for each thread and one for steps, counters for memory, batches and processors. */
 td_status *td_export_perfetto(const td_trace *trace, const char *path) TD_MUST_USE;
 /* step_trace_time.csv, op_detail_info.csv and op_type_info.csv in `folder`, which is made; their first columns are those of
- * MindSpore's profiler. */
+ * MindSpore's profiler. Of a job also rank_info.csv. */
 td_status *td_export_csv(const td_analysis *analysis, const char *folder) TD_MUST_USE;
 /* One page without any other file: the report, a timeline of a step, tables. */
 td_status *td_export_html(const td_analysis *analysis, const char *path) TD_MUST_USE;

@@ -6,7 +6,9 @@
 static void write_event(td_sink *out, const td_tracks *tracks, const td_trace_event *e, int32_t row)
 {
     char buffer[64];
-    td_sink_text(out, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":");
+    td_sink_text(out, ",\n{\"ph\":\"X\",\"pid\":");
+    td_sink_number(out, td_tracks_process(tracks, row) + 1);
+    td_sink_text(out, ",\"tid\":");
     td_sink_number(out, row + 1);
     td_sink_text(out, ",\"ts\":");
     td_sink_us(out, e->begin_ns);
@@ -28,7 +30,9 @@ static void write_event(td_sink *out, const td_tracks *tracks, const td_trace_ev
 static void write_sample(td_sink *out, const td_tracks *tracks, const td_trace_event *e)
 {
     char buffer[128];
-    td_sink_text(out, ",\n{\"ph\":\"C\",\"pid\":1,\"ts\":");
+    td_sink_text(out, ",\n{\"ph\":\"C\",\"pid\":");
+    td_sink_number(out, td_tracks_process_of(tracks, e) + 1);
+    td_sink_text(out, ",\"ts\":");
     td_sink_us(out, e->begin_ns);
     td_sink_text(out, ",\"name\":\"");
     td_sink_json(out, td_tracks_sample_name(tracks, e, buffer, sizeof buffer));
@@ -42,11 +46,16 @@ td_status *td_export_chrome(const td_trace *trace, const char *path)
     td_sink *out = NULL;
     td_tracks tracks = td_tracks_of(trace);
     TD_TRY(td_sink_open(path, &out));
-    td_sink_text(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-                      "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"tandem\"}}");
+    td_sink_text(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    for (int32_t process = 0; process < tracks.processes; process++) {
+        td_sink_format(out, "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"",
+                       process ? "," : "", process + 1);
+        td_sink_json(out, td_tracks_process_name(&tracks, process));
+        td_sink_text(out, "\"}}");
+    }
     for (int32_t row = 0; row < tracks.n; row++) {
-        td_sink_format(out, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"",
-                       row + 1);
+        td_sink_format(out, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"",
+                       td_tracks_process(&tracks, row) + 1, row + 1);
         td_sink_json(out, td_tracks_name(&tracks, row));
         td_sink_text(out, "\"}}");
     }

@@ -107,10 +107,36 @@ static td_status *write_types(const td_analysis *a, const char *folder)
     return td_sink_close(out);
 }
 
+static td_status *write_ranks(const td_ranks *ranks, const char *folder)
+{
+    td_sink *out = NULL;
+    TD_TRY(open_in(folder, "rank_info.csv", &out));
+    td_sink_text(out, "rank,role,host,steps,step_time(ms),pull(ms),push(ms),all_reduce(ms),pull(bytes),push(bytes),"
+                      "all_reduce(bytes),late(ms),times_last,answer(ms),update(ms),clock_error(us)\n");
+    for (int32_t i = 0; i < ranks->job->n; i++) {
+        const td_job_rank *r = &ranks->job->ranks[i];
+        const td_rank_times *t = &ranks->times[i];
+        double steps = t->steps ? (double)t->steps : 1;
+        td_sink_format(out, "%d,", r->rank);
+        td_sink_csv(out, r->role);
+        td_sink_text(out, ",");
+        td_sink_csv(out, r->host);
+        td_sink_format(out, ",%lld,%.6f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f,%.6f,%lld,%.6f,%.6f,%.3f\n", (long long)t->steps,
+                       t->intervals ? MS(t->step_ns) / (double)t->intervals : 0, MS(t->pull.ns) / steps,
+                       MS(t->push.ns) / steps, MS(t->sum.ns) / steps, (double)t->pull.bytes / steps,
+                       (double)t->push.bytes / steps, (double)t->sum.bytes / steps,
+                       t->met ? MS(t->late_ns) / (double)t->met : 0, (long long)t->times_last, MS(t->answer.ns) / steps,
+                       MS(t->apply.ns) / steps, US(r->error_ns));
+    }
+    return td_sink_close(out);
+}
+
 td_status *td_export_csv(const td_analysis *analysis, const char *folder)
 {
     TD_TRY(td_directory_create(folder));
     TD_TRY(write_steps(analysis, folder));
     TD_TRY(write_ops(analysis, folder));
+    if (analysis->ranks)
+        TD_TRY(write_ranks(analysis->ranks, folder));
     return write_types(analysis, folder);
 }

@@ -141,6 +141,33 @@ static void write_lanes(td_sink *out, const td_step_trace *trace)
     td_sink_text(out, "</table></div>");
 }
 
+static void write_ranks(td_sink *out, const td_ranks *ranks)
+{
+    td_sink_text(
+        out, "<h2>Ranks</h2><div class=wrap><table><tr><th>rank<th>role<th>host<th class=n>ms a step<th class=n>pull"
+             "<th class=n>push<th class=n>sums<th class=n>late by<th class=n>last<th class=n>answers<th class=n>"
+             "updates<th>clock<th>");
+    for (int32_t i = 0; i < ranks->job->n; i++) {
+        const td_job_rank *r = &ranks->job->ranks[i];
+        const td_rank_times *t = &ranks->times[i];
+        double steps = t->steps ? (double)t->steps : 1;
+        td_sink_format(out, "<tr><td>%d</td>", r->rank);
+        write_cell(out, r->role);
+        write_cell(out, r->host);
+        write_ms(out, t->intervals ? (double)t->step_ns / (double)t->intervals : 0);
+        write_ms(out, (double)t->pull.ns / steps);
+        write_ms(out, (double)t->push.ns / steps);
+        write_ms(out, (double)t->sum.ns / steps);
+        write_ms(out, (double)t->late_median_ns);
+        td_sink_format(out, "<td class=n>%lld of %lld</td>", (long long)t->times_last, (long long)t->met);
+        write_ms(out, (double)t->answer.ns / steps);
+        write_ms(out, (double)t->apply.ns / steps);
+        write_cell(out, r->trace ? td_job_aligned_name(r->aligned) : "");
+        write_cell(out, r->problem);
+    }
+    td_sink_text(out, "</table></div>");
+}
+
 static void write_ops(td_sink *out, const td_analysis *a, const td_op_rows *rows, const char *title)
 {
     enum { MOST = 40 };
@@ -222,6 +249,8 @@ td_status *td_export_html(const td_analysis *a, const char *path)
     draw_step(out, a);
     write_path(out, trace);
     write_lanes(out, trace);
+    if (a->ranks)
+        write_ranks(out, a->ranks);
     write_ops(out, a, &a->ops->types, "Ops by type");
     write_ops(out, a, &a->ops->ops, "Slowest ops");
     write_memory(out, a);

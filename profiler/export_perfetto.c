@@ -101,7 +101,9 @@ static uint64_t count_ids(const td_trace *trace)
 
 /* ---- packets ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { SLICE_BEGIN = 1, SLICE_END = 2, COUNTER = 4, PROCESS_TRACK = 1, FIRST_TRACK = 2, FIRST_COUNTER = 1 << 20 };
+enum { SLICE_BEGIN = 1, SLICE_END = 2, COUNTER = 4 };
+/* Numbers of tracks: rows from FIRST_ROW on; of each process its own track, and counters. */
+enum { FIRST_ROW = 2, FIRST_COUNTER = 1 << 20, COUNTERS = 1 << 17, FIRST_PROCESS = 1 << 30 };
 
 typedef struct writing {
     td_sink *out;
@@ -111,23 +113,36 @@ typedef struct writing {
     int32_t *n_open, *open_capacity;
 } writing;
 
-static void describe_track(td_sink *out, uint64_t uuid, const char *name, int32_t thread)
+static uint64_t process_track(int32_t process)
+{
+    return FIRST_PROCESS + (uint64_t)process;
+}
+
+static void describe_process(td_sink *out, int32_t process, const char *name)
 {
     message packet, track, inner;
     packet.n = track.n = inner.n = 0;
-    put_number(&track, 1, uuid);
-    if (uuid == PROCESS_TRACK) {
-        put_number(&inner, 1, 1);
-        put_text(&inner, 6, name);
-        put_message(&track, 3, &inner);
-    } else if (thread > 0) {
-        put_number(&track, 5, PROCESS_TRACK);
-        put_number(&inner, 1, 1);
-        put_number(&inner, 2, (uint64_t)thread + 1);
+    put_number(&track, 1, process_track(process));
+    put_number(&inner, 1, (uint64_t)process + 1);
+    put_text(&inner, 6, name);
+    put_message(&track, 3, &inner);
+    put_number(&packet, 10, SEQUENCE);
+    put_message(&packet, 60, &track);
+    write_packet(out, &packet);
+}
+
+static void describe_row(td_sink *out, int32_t row, int32_t process, const char *name, bool thread)
+{
+    message packet, track, inner;
+    packet.n = track.n = inner.n = 0;
+    put_number(&track, 1, (uint64_t)row + FIRST_ROW);
+    put_number(&track, 5, process_track(process));
+    if (thread) {
+        put_number(&inner, 1, (uint64_t)process + 1);
+        put_number(&inner, 2, (uint64_t)row + 2);
         put_text(&inner, 5, name);
         put_message(&track, 4, &inner);
     } else {
-        put_number(&track, 5, PROCESS_TRACK);
         put_text(&track, 2, name);
     }
     put_number(&packet, 10, SEQUENCE);
@@ -135,12 +150,12 @@ static void describe_track(td_sink *out, uint64_t uuid, const char *name, int32_
     write_packet(out, &packet);
 }
 
-static void describe_counter(td_sink *out, uint64_t uuid, const char *name, int unit)
+static void describe_counter(td_sink *out, uint64_t uuid, int32_t process, const char *name, int unit)
 {
     message packet, track, counter;
     packet.n = track.n = counter.n = 0;
     put_number(&track, 1, uuid);
-    put_number(&track, 5, PROCESS_TRACK);
+    put_number(&track, 5, process_track(process));
     put_text(&track, 2, name);
     put_number(&counter, 3, (uint64_t)unit);
     put_message(&track, 8, &counter);
@@ -161,7 +176,7 @@ static void write_end(td_sink *out, int32_t row, int64_t at_ns)
     packet.n = event.n = 0;
     begin_packet(&packet, at_ns);
     put_number(&event, 9, SLICE_END);
-    put_number(&event, 11, (uint64_t)row + FIRST_TRACK);
+    put_number(&event, 11, (uint64_t)row + FIRST_ROW);
     put_message(&packet, 11, &event);
     write_packet(out, &packet);
 }
@@ -201,7 +216,7 @@ static void write_begin(writing *w, const td_trace_event *e, int32_t row)
         put_message(&packet, 12, &data);
     put_number(&packet, 13, NEEDS_STATE);
     put_number(&event, 9, SLICE_BEGIN);
-    put_number(&event, 11, (uint64_t)row + FIRST_TRACK);
+    put_number(&event, 11, (uint64_t)row + FIRST_ROW);
     put_number(&event, 3, (uint64_t)e->kind + 1);
     if (e->kind == TD_RECORD_STEP)
         put_text(&event, 23, td_tracks_event_name(&w->tracks, e, buffer, sizeof buffer));
@@ -240,22 +255,22 @@ static td_status *write_slice(writing *w, const td_trace_event *e, int32_t row)
     return NULL;
 }
 
-static uint64_t counter_of(const td_trace_event *e)
+static uint64_t counter_of(int32_t process, const td_trace_event *e)
 {
-    return e->kind == TD_RECORD_MEMORY ? FIRST_COUNTER + 2 + (uint64_t)(e->id & 0xffff)
-                                       : FIRST_COUNTER + (e->kind == TD_RECORD_QUEUE);
+    uint64_t first = FIRST_COUNTER + COUNTERS * (uint64_t)process;
+    return e->kind == TD_RECORD_MEMORY ? first + 2 + (uint64_t)(e->id & 0xffff) : first + (e->kind == TD_RECORD_QUEUE);
 }
 
-static void write_sample(td_sink *out, const td_trace_event *e)
+static void write_sample(const writing *w, const td_trace_event *e)
 {
     message packet, event;
     packet.n = event.n = 0;
     begin_packet(&packet, e->begin_ns);
     put_number(&event, 9, COUNTER);
-    put_number(&event, 11, counter_of(e));
+    put_number(&event, 11, counter_of(td_tracks_process_of(&w->tracks, e), e));
     put_number(&event, 30, e->amount);
     put_message(&packet, 11, &event);
-    write_packet(out, &packet);
+    write_packet(w->out, &packet);
 }
 
 /* The first packet of the sequence: what every later one may refer to. */
@@ -273,22 +288,30 @@ static void write_kinds(td_sink *out)
     write_packet(out, &packet);
 }
 
-static void describe(writing *w)
+static void describe_counters(const writing *w, int32_t process)
 {
-    enum { UNIT_NS = 1, UNIT_COUNT = 2, UNIT_BYTES = 3 };
+    static const int units[] = {[TD_RECORD_PROCESSOR] = 1, [TD_RECORD_QUEUE] = 2, [TD_RECORD_MEMORY] = 3};
     const td_trace *trace = w->tracks.trace;
-    char name[128];
-    describe_track(w->out, PROCESS_TRACK, "tandem", 0);
-    for (int32_t row = 0; row < w->tracks.n; row++)
-        describe_track(w->out, (uint64_t)row + FIRST_TRACK, td_tracks_name(&w->tracks, row),
-                       row < trace->n_threads ? row + 1 : 0);
-    describe_counter(w->out, FIRST_COUNTER, "processor time", UNIT_NS);
-    describe_counter(w->out, FIRST_COUNTER + 1, "batches ready", UNIT_COUNT);
-    for (int32_t d = 0; trace->n_plans && d < trace->plans[0].n_devices; d++) {
-        td_trace_event sample = {.kind = TD_RECORD_MEMORY, .id = (uint32_t)d};
-        describe_counter(w->out, counter_of(&sample), td_tracks_sample_name(&w->tracks, &sample, name, sizeof name),
-                         UNIT_BYTES);
+    int32_t devices = trace->n_plans ? trace->plans[0].n_devices : 0;
+    for (int32_t i = 0; i < devices + 2; i++) {
+        td_trace_event sample = {.kind = TD_RECORD_MEMORY, .id = (uint32_t)i};
+        char name[128];
+        if (i >= devices)
+            sample.kind = i == devices ? TD_RECORD_PROCESSOR : TD_RECORD_QUEUE;
+        describe_counter(w->out, counter_of(process, &sample), process,
+                         td_tracks_sample_name(&w->tracks, &sample, name, sizeof name), units[sample.kind]);
     }
+}
+
+static void describe(const writing *w)
+{
+    for (int32_t process = 0; process < w->tracks.processes; process++) {
+        describe_process(w->out, process, td_tracks_process_name(&w->tracks, process));
+        describe_counters(w, process);
+    }
+    for (int32_t row = 0; row < w->tracks.n; row++)
+        describe_row(w->out, row, td_tracks_process(&w->tracks, row), td_tracks_name(&w->tracks, row),
+                     row < w->tracks.trace->n_threads);
     write_kinds(w->out);
 }
 
@@ -305,7 +328,7 @@ static td_status *write_all(writing *w)
         if (row >= 0)
             TD_TRY(write_slice(w, &trace->events[i], row));
         else if (td_tracks_is_sample(&trace->events[i]))
-            write_sample(w->out, &trace->events[i]);
+            write_sample(w, &trace->events[i]);
     }
     for (int32_t row = 0; row < w->tracks.n; row++)
         close_slices(w, row, INT64_MAX);

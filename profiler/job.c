@@ -231,6 +231,8 @@ td_status *td_job_traces_read(const char *path, td_job_traces **out_job)
     if (!status && capacity)
         status = finish(job, &capacity);
     td_free(folder);
+    if (job)
+        job->opened = rank;
     if (status)
         td_job_traces_destroy(job);
     else

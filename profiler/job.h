@@ -36,6 +36,7 @@ typedef struct td_job_rank {
 typedef struct td_job_traces {
     td_job_rank *ranks; /* by rank; the first one's clock is everybody's */
     int32_t n;
+    int32_t opened; /* the rank whose trace was asked for */
 } td_job_traces;
 
 /* All ranks' traces beside `path`, which is any of them. One rank: a run without a job. An error where `path` itself cannot be

@@ -194,16 +194,26 @@ td_status *td_report_json(const td_analysis *analysis, json_t **out_json)
         step_json(&trace->average), "steps", steps, "subgraphs", subgraphs, "lanes", lanes, "device_ops",
         (int)trace->device_ops, "operators", operators_json(analysis->ops), "memory", memory_json(analysis), "data",
         data_json(&analysis->data), "machine", machine_json(&analysis->data), "advice", advice_json(analysis));
-    return *out_json ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
+    if (!*out_json)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
+    json_t *ranks = NULL;
+    td_status *status = analysis->ranks ? td_ranks_json(analysis->ranks, &ranks) : NULL;
+    if (ranks)
+        json_object_set_new(*out_json, "ranks", ranks);
+    if (status) {
+        json_decref(*out_json);
+        *out_json = NULL;
+    }
+    return status;
 }
 
 /* ---- the public call ------------------------------------------------------------------------------------------------------------- */
 
-static td_status *analyse(const td_trace *trace, int32_t window, char **out_json)
+static td_status *analyse(const td_job_traces *job, int32_t window, char **out_json)
 {
     td_analysis *analysis = NULL;
     json_t *json = NULL;
-    td_status *status = td_analysis_create(trace, window, &analysis);
+    td_status *status = td_analysis_create_of(job, -1, window, &analysis);
     if (!status)
         status = td_report_json(analysis, &json);
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
@@ -219,10 +229,10 @@ static td_status *analyse(const td_trace *trace, int32_t window, char **out_json
 
 td_status *td_profiler_analyse(const char *trace, int32_t window, char **out_json)
 {
-    td_trace *read = NULL;
+    td_job_traces *job = NULL;
     *out_json = NULL;
-    TD_TRY(td_trace_read(trace, &read));
-    td_status *status = td_status_prefix(analyse(read, window, out_json), "%s", trace);
-    td_trace_destroy(read);
+    TD_TRY(td_job_traces_read(trace, &job));
+    td_status *status = td_status_prefix(analyse(job, window, out_json), "%s", trace);
+    td_job_traces_destroy(job);
     return status;
 }

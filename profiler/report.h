@@ -6,5 +6,7 @@
 
 /* The whole document; json_decref it. */
 td_status *td_report_json(const td_analysis *analysis, json_t **out_json) TD_MUST_USE;
+/* Its part "ranks", of a job: report_ranks.c. */
+td_status *td_ranks_json(const td_ranks *ranks, json_t **out_json) TD_MUST_USE;
 
 #endif

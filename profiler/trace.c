@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/string.h"
+#include "profiler/job.h"
 #include "profiler/plan.h"
 #include "profiler/trace_sort.h"
 
@@ -335,7 +336,20 @@ const td_trace_plan *td_trace_find(const td_trace *trace, uint32_t id, int32_t *
     return NULL;
 }
 
-/* The last by name among the traces of a folder, whose names have a number; NULL: none. */
+/* Later than another: by its number, and of a job's traces the first rank's. */
+static bool is_newer(const char *name, const char *than)
+{
+    int32_t stem = 0, rank = 0, than_stem = 0, than_rank = 0;
+    if (!td_job_name_parse(name, &stem, &rank))
+        return false;
+    if (!td_job_name_parse(than, &than_stem, &than_rank))
+        return true;
+    int order = strncmp(name, than, (size_t)(stem < than_stem ? stem : than_stem));
+    order = order ? order : stem - than_stem;
+    return order ? order > 0 : rank < than_rank;
+}
+
+/* The newest among the traces of a folder, whose names have a number; NULL: none. */
 static td_status *newest_in(const char *folder, char **out_file)
 {
     DIR *entries = opendir(folder);
@@ -343,12 +357,9 @@ static td_status *newest_in(const char *folder, char **out_file)
     *out_file = NULL;
     if (!entries)
         return NULL;
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        size_t length = strlen(entry->d_name);
-        bool is_trace = length > 4 && length < sizeof best && !strcmp(entry->d_name + length - 4, ".tdt");
-        if (is_trace && !strstr(entry->d_name, ".rank") && strcmp(entry->d_name, best) > 0)
-            memcpy(best, entry->d_name, length + 1);
-    }
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (is_newer(entry->d_name, best))
+            td_text_cut(best, sizeof best, entry->d_name);
     (void)closedir(entries);
     if (!best[0])
         return NULL;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/record.h"
 
 enum { ARGUMENTS = 5 };
 static const int argument_names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
@@ -296,9 +297,11 @@ static td_status *make_entry(td_onednn *onednn, const td_gemm_tile *tile, int32_
 {
     *entry = (td_onednn_primitive){.tile = *tile, .team = team, .owner = onednn};
     int32_t before = td_onednn_threads();
+    const uint64_t from = td_record_begin();
     td_onednn_set_threads(team ? team : 1);
     dnnl_status_t status = make_primitive(entry);
     td_onednn_set_threads(before);
+    td_record_end(TD_RECORD_PREPARE, td_record_current.id, td_record_current.step, from, 0);
     if (status == dnnl_success)
         return NULL;
     clear(entry);

@@ -87,6 +87,13 @@ typedef struct made {
     int64_t slow_by;
     uint64_t dropped;
     double event_ns;
+    int64_t prepare; /* of the forward op there, for making its kernel anew */
+    int64_t pull, push, pull_bytes;
+    int64_t late, sum; /* of a rank of a job: how much later it comes to the sum, and how long that takes it */
+    int rank, ranks;
+    const char *host, *notes; /* notes: one more JSON object of information */
+    int64_t start_ns;         /* the monotonic clock where ticks are 0 */
+    double drift; /* how much faster that clock runs than the first rank's: ticks are the first rank's nanoseconds */
     const char *changes[4][2]; /* text of the plan, and what stands there instead */
 } made;
 
@@ -100,6 +107,7 @@ static inline made made_defaults(void)
                   .cpu_share = 0.5,
                   .first = 6,
                   .steps = 4,
+                  .host = "here",
                   .event_ns = 15};
 }
 
@@ -146,13 +154,25 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     if (m->fetch)
         made_add(e, WORKER, TD_RECORD_DATA_FETCH, 0, 0, at + m->data_wait - m->fetch, at + m->data_wait, 256);
     at += m->data_wait;
-    int64_t looked = made_run(e, m, LOOKUP, step, at + w);
+    if (m->pull)
+        made_add(e, CPU_LANE, TD_RECORD_PULL, FIRST_ID + LOOKUP, step, at + w, at + w + m->pull,
+                 (uint64_t)m->pull_bytes);
+    int64_t looked = made_run(e, m, LOOKUP, step, at + w + m->pull);
     int64_t copied = made_run(e, m, TO_ACCEL, step, looked + w);
     int64_t bottom = made_run(e, m, BOTTOM, step, at + w);
+    if (m->prepare)
+        made_add(e, ACCEL_LANE, TD_RECORD_PREPARE, 0, step, at + w + 100, at + w + 100 + m->prepare, 0);
     int64_t top = made_run(e, m, TOP, step, later(bottom, copied) + w);
     int64_t backward = made_run(e, m, BACKWARD, step, top + w);
     int64_t back = made_run(e, m, TO_CPU, step, backward + w);
-    int64_t end = made_run(e, m, UPDATE, step, back + w);
+    if (m->sum) {
+        made_add(e, CPU_LANE, TD_RECORD_ALL_REDUCE, FIRST_ID + TO_CPU, step, back + m->late, back + m->late + m->sum,
+                 1000);
+        back += m->late + m->sum;
+    }
+    if (m->push)
+        made_add(e, CPU_LANE, TD_RECORD_PUSH, FIRST_ID + UPDATE, step, back, back + m->push, (uint64_t)m->pull_bytes);
+    int64_t end = made_run(e, m, UPDATE, step, back + m->push + w);
     made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, at, end, 256);
     made_add(e, MAIN_THREAD, TD_RECORD_MEMORY, 1, step, end, end, 500000);
     made_add(e, MAIN_THREAD, TD_RECORD_PROCESSOR, 0, step, end, end, (uint64_t)(4 * m->cpu_share * (double)(end)));
@@ -179,10 +199,14 @@ static inline td_status *made_write(td_trace_writer *writer, const made *m, cons
                                         "to accel", "from accel", "data worker"};
     char info[256], *plan = made_plan_with(m);
     int length = snprintf(info, sizeof info,
-                          "{\"host\":\"here\",\"clock\":\"monotonic\",\"model\":\"made\",\"event_ns\":%g,\"off_ns\":1}",
-                          m->event_ns);
-    trace_clock clocks[] = {{0, 0, 1700000000000000000, 20}, {1000000000, 1000000000, 1700000001000000000, 30}};
+                          "{\"host\":\"%s\",\"rank\":%d,\"ranks\":%d,\"role\":\"worker %d\",\"clock\":\"monotonic\","
+                          "\"model\":\"made\",\"event_ns\":%g,\"off_ns\":1}",
+                          m->host, m->rank, m->ranks, m->rank, m->event_ns);
+    trace_clock clocks[] = {{0, m->start_ns, 1700000000000000000, 20},
+                            {1000000000, m->start_ns + (int64_t)(1e9 * (1 + m->drift)), 1700000001000000000, 30}};
     TD_TRY(td_trace_write(writer, TRACE_INFO, info, (uint64_t)length));
+    if (m->notes)
+        TD_TRY(td_trace_write(writer, TRACE_INFO, m->notes, strlen(m->notes)));
     for (int i = 0; i < 2; i++)
         TD_TRY(td_trace_write(writer, TRACE_CLOCK, &clocks[i], sizeof clocks[i]));
     td_status *status = td_trace_write(writer, TRACE_PLAN, plan, strlen(plan));

@@ -246,15 +246,21 @@ static void recording(made *m)
 {
     m->event_ns = 10000;
 }
+static void replanning(made *m)
+{
+    m->prepare = 300000;
+}
 
+/* Rules about ranks: test_ranks.c. */
 static void test_each_rule_speaks_on_its_trace_and_on_no_other(void **state)
 {
+    enum { RULES = TD_ADVICE_slow_rank };
     (void)state;
     static const struct {
         td_advice_rule rule;
         void (*inject)(made *m);
         const char *says;
-    } cases[TD_ADVICE_RULES] = {
+    } cases[RULES] = {
         {TD_ADVICE_data_starvation, slow_data, "waiting for data takes 0.6 ms of a step"},
         {TD_ADVICE_slow_link, slow_link, "\"bag -> accel\" with 0.6 ms"},
         {TD_ADVICE_copy_in_pieces, in_pieces, "is copied in 2 pieces, whose latency takes 0.2 of its 0.25 ms"},
@@ -271,13 +277,14 @@ static void test_each_rule_speaks_on_its_trace_and_on_no_other(void **state)
         {TD_ADVICE_uneven_steps, uneven, "step 10 14.7, most of the difference host"},
         {TD_ADVICE_dropped_records, dropped, "12 records were dropped"},
         {TD_ADVICE_recording, recording, "recording itself takes about"},
+        {TD_ADVICE_replanning, replanning, "0.3 ms of a step, the longest for linear \"bottom/linear\" with 0.3"},
     };
     made m = made_defaults();
     opened quiet = open_made(&m);
     if (quiet.advice.n)
         fail_msg("advice on a trace that needs none: %s", quiet.advice.items[0].text);
     close_made(&quiet);
-    for (int i = 0; i < TD_ADVICE_RULES; i++) {
+    for (int i = 0; i < RULES; i++) {
         assert_int_equal(cases[i].rule, i);
         m = made_defaults();
         cases[i].inject(&m);
