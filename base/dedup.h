@@ -31,6 +31,11 @@ td_status *td_dedup_group(const void *ids, td_dtype dtype, int64_t n, int64_t of
  * n + 1. All are overwritten, and hold the result. */
 void td_dedup_pairs(int64_t *const pairs[4], int64_t *starts, int64_t n, int64_t table_rows, td_dedup *out_dedup);
 
+/* The same for keys that are spread evenly over all 64-bit numbers (base/key.h): out_keys [n] gets the distinct ones, ascending,
+ * out_places [n] where each is among them; returns how many. Two passes over n, whatever the range is. Scratch: as for
+ * td_dedup_group. */
+int64_t td_dedup_keys(const int64_t *keys, int64_t n, void *scratch, int64_t *out_keys, int64_t *out_places);
+
 /* The row of one id: its value plus `offset`, which may lie outside the table. */
 static inline int64_t td_dedup_row(const void *ids, td_dtype dtype, int64_t position, int64_t offset)
 {

@@ -47,6 +47,17 @@ static td_status *check_kept(const td_setup *setup)
     return NULL;
 }
 
+/* Hash tables that no job has belong to this process. */
+static td_status *own_tables(td_setup *setup)
+{
+    td_train_options *options = &setup->options;
+    if (!options->hashes.n || options->remote || options->serve_embedding)
+        return NULL;
+    TD_TRY(td_own_tables_create(&setup->own));
+    options->remote = td_own_tables_remote(setup->own);
+    return NULL;
+}
+
 static td_status *open_parts(const td_config *config, td_setup *setup)
 {
     setup->root = td_config_root(config);
@@ -64,7 +75,7 @@ static td_status *open_parts(const td_config *config, td_setup *setup)
     TD_TRY(td_setup_options(setup->root, setup->steps, &setup->options));
     if (setup->distributed)
         td_distributed_options(setup->distributed, setup->root, &setup->options);
-    return NULL;
+    return own_tables(setup);
 }
 
 td_status *td_setup_open(const td_config *config, td_setup *out_setup)
@@ -89,5 +100,6 @@ void td_setup_close(td_setup *setup)
     td_train_options_deinit(&setup->options);
     td_graph_destroy(setup->graph);
     td_dataset_destroy(setup->dataset);
+    td_own_tables_destroy(setup->own);
     *setup = (td_setup){0};
 }

@@ -3,7 +3,7 @@
  *     td_setup setup;
  *     TD_TRY(td_setup_open(config, &setup));    // data set, graph, options: nothing large is allocated
  *     ... td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan) ...
- *     td_setup_close(&setup);                    // after the plans */
+ *     td_setup_close(&setup);                    // after the plans, stores and sessions */
 #ifndef TANDEM_CLI_SETUP_H
 #define TANDEM_CLI_SETUP_H
 
@@ -24,6 +24,7 @@ typedef struct td_setup {
     int64_t batch;
     int64_t batches_per_epoch, steps_per_epoch; /* 0 without data; steps: of the first epoch */
     const td_distributed *distributed;          /* NULL: this process is alone */
+    td_own_tables *own;                         /* hash tables of a process that is alone; NULL: there are none */
     int64_t steps; /* of the whole training: epochs and train.steps, whichever ends first; 0: not known */
 } td_setup;
 

@@ -146,6 +146,13 @@ static void add_rules(td_section root, td_train_options *options)
 
 /* ---- tables --------------------------------------------------------------------------------------------------------------- */
 
+static void add_hashes(td_section root, td_train_options *options)
+{
+    for (int32_t i = 0; i < td_section_count(root, "tables.hash"); i++)
+        td_hash(options,
+                (td_hash_options){.match = td_section_string(td_section_item(root, "tables.hash", i), "match")});
+}
+
 static td_status *add_tables(td_section root, td_train_options *options)
 {
     const char *storage = td_section_string(root, "tables.storage");
@@ -160,6 +167,7 @@ static td_status *add_tables(td_section root, td_train_options *options)
     if (td_section_has(root, "tables.resident"))
         tables.resident_bytes = td_section_size(root, "tables.resident");
     td_tables(options, tables);
+    add_hashes(root, options);
     td_free(path);
     return NULL;
 }

@@ -18,7 +18,7 @@
 #include "base/philox.h"
 #include "tandem/data.h"
 
-enum { TD_CLICK_OCTAVES = 33, TD_CLICK_GUIDES = 64 };
+enum { TD_CLICK_OCTAVES = 45, TD_CLICK_GUIDES = 64 };
 
 typedef struct td_click_table {
     uint64_t rows, multiplier, offset; /* id = (rank * multiplier + offset) modulo rows */

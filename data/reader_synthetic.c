@@ -18,7 +18,7 @@ static void defaults(td_dataset_options *options)
 static td_status *check(const td_dataset_options *options)
 {
     const td_synthetic_options *synthetic = &options->synthetic;
-    const int64_t most_rows = (int64_t)1 << 32, most_bag = 1 << 20;
+    const int64_t most_rows = (int64_t)1 << 44, most_bag = 1 << 20;
     if (synthetic->train_rows < 1 || synthetic->test_rows < 0 ||
         synthetic->train_rows > INT64_MAX - synthetic->test_rows)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: %lld training and %lld test rows cannot be generated",
@@ -27,7 +27,7 @@ static td_status *check(const td_dataset_options *options)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: synthetic data needs at least one table (data.table_rows)");
     for (int32_t t = 0; t < options->n_table_rows; t++)
         if (options->table_rows[t] < 1 || options->table_rows[t] > most_rows)
-            return TD_ERROR(TD_INVALID_ARGUMENT, "data: table %d of synthetic data has %lld rows; it must be 1 to 2^32",
+            return TD_ERROR(TD_INVALID_ARGUMENT, "data: table %d of synthetic data has %lld rows; it must be 1 to 2^44",
                             t, (long long)options->table_rows[t]);
     if (synthetic->n_dense < 0 || synthetic->n_dense > 1 << 20)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: %d dense columns; it must be 0 to 2^20", synthetic->n_dense);

@@ -108,7 +108,7 @@ td_status *td_pass_accumulate(td_plan *plan, const td_plan_request *request)
         return NULL;
     TD_TRY(settle_windows(plan, request->options));
     bool several = plan->replicas > 1 || plan->most_accumulated > 1;
-    if (several || plan->reduction == TD_REDUCE_SUM || plan->remote)
+    if (several || plan->reduction == TD_REDUCE_SUM || (plan->remote && !request->alone))
         plan->divisor = td_scalar(plan->graph, "step.divisor", TD_F64, 1, &one).id;
     return several ? add_sums(plan) : NULL;
 }

@@ -67,7 +67,7 @@ static td_status *check_options(const td_train_options *options, int32_t workers
 
 td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
 {
-    if (!plan->training || !plan->remote)
+    if (!plan->training || !plan->remote || request->alone)
         return NULL;
     TD_TRY(check_options(request->options, request->workers));
     exchange e = {.plan = plan};

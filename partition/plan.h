@@ -132,6 +132,7 @@ typedef struct td_plan_places {
 typedef struct td_plan_keys {
     char *name;             /* of that input */
     int64_t rows;           /* of the tables */
+    bool hashed;            /* hash tables: any id is one of theirs, and they go by key (base/key.h) */
     td_plan_places *places; /* in the order of the lookups' names */
     int32_t n_places;
     int32_t value; /* of the input, while the plan is built */
@@ -143,6 +144,8 @@ typedef struct td_plan_served {
     int32_t keys;      /* of plan->keys */
     int32_t parameter; /* its value, while the plan is built */
     int32_t group;     /* the optimizer; -1: it is not trained here */
+    bool hashed;
+    td_hash_options hash; /* without its pattern */
 } td_plan_served;
 
 /* What the planner is asked for. */
@@ -163,6 +166,7 @@ typedef struct td_plan_request {
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
     int32_t workers;           /* of the job that options->remote stands for; 1 without */
+    bool alone;                /* options->remote stands for none: this process owns its hash tables itself */
 } td_plan_request;
 
 /* One more output, under a name of its own. */

@@ -1,5 +1,5 @@
-/* Pass: tables to the servers of a distributed job (offload.embedding: ps). Every parameter that lookups alone read is served: it
- * takes no memory here. One node "ps/pull" brings the rows that a window names, and the lookups read those, by place:
+/* Pass: tables to the servers of a distributed job (offload.embedding: ps). Every parameter that lookups alone read is served, and
+ * hash tables (td_hash) in a process that is alone too, which then owns them itself: they take no memory of the plan. One node "ps/pull" brings the rows that a window names, and the lookups read those, by place:
  *
  *     table [rows, dim], ids -> lookup            becomes
  *     ps/pull (table, keys)  -> rows [most, dim];  rows, places -> lookup
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/glob.h"
 #include "base/memory.h"
 #include "partition/plan.h"
 
@@ -43,15 +44,31 @@ static int compare_served(const void *a, const void *b)
     return strcmp(((const td_plan_served *)a)->name, ((const td_plan_served *)b)->name);
 }
 
-static td_status *list_tables(td_plan *plan)
+/* The rules of a hash table by its name; NULL: it is none. */
+static const td_hash_options *hash_of(const td_train_options *options, const char *name)
+{
+    for (int64_t i = 0; i < options->hashes.n; i++)
+        if (td_glob_match(options->hashes.items[i].match, name))
+            return &options->hashes.items[i];
+    return NULL;
+}
+
+static td_status *list_tables(td_plan *plan, const td_train_options *options)
 {
     td_graph *graph = plan->graph;
     TD_TRY(TD_NEW(plan->served, graph->n_values + 1));
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (!is_table(graph, v))
             continue;
+        const td_hash_options *hash = hash_of(options, graph->values[v].name);
+        if (!hash && !options->serve_embedding)
+            continue;
         td_plan_served *served = &plan->served[plan->n_served++];
-        *served = (td_plan_served){.name = td_strdup(graph->values[v].name), .parameter = v, .group = -1};
+        *served = (td_plan_served){
+            .name = td_strdup(graph->values[v].name), .parameter = v, .group = -1, .hashed = hash != NULL};
+        if (hash)
+            served->hash = *hash;
+        served->hash.match = NULL;
         if (!served->name)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for served tables");
         graph->values[v].served = true;
@@ -85,9 +102,10 @@ static int64_t offset_of(const td_node *lookup)
 }
 
 /* Whether the lookups are the ones that these keys were made for. */
-static bool are_alike(const td_graph *graph, const td_plan_keys *keys, int64_t rows, const int32_t *lookups, int32_t n)
+static bool are_alike(const td_graph *graph, const td_plan_keys *keys, const td_plan_keys *wanted,
+                      const int32_t *lookups, int32_t n)
 {
-    bool alike = keys->n_places == n && keys->rows == rows;
+    bool alike = keys->n_places == n && keys->rows == wanted->rows && keys->hashed == wanted->hashed;
     for (int32_t i = 0; i < n && alike; i++) {
         const td_node *lookup = &graph->nodes[lookups[i]];
         alike = strcmp(keys->places[i].from, graph->values[lookup->inputs[IDS]].name) == 0 &&
@@ -109,7 +127,7 @@ static td_status *check_ids(const td_graph *graph, const td_node *lookup)
 }
 
 /* How many different ids a window may have: the ids of its lookups, or the table's rows. */
-static int64_t most_keys(const td_graph *graph, int64_t rows, const int32_t *lookups, int32_t n)
+static int64_t most_keys(const td_graph *graph, const td_plan_keys *keys, const int32_t *lookups, int32_t n)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -117,7 +135,7 @@ static int64_t most_keys(const td_graph *graph, int64_t rows, const int32_t *loo
         td_value_tensor(graph, graph->nodes[lookups[i]].inputs[IDS], NULL, &ids);
         most += ids.kind == TD_RAGGED ? ids.entries : td_tensor_elements(&ids);
     }
-    return most < rows ? most : rows;
+    return most < keys->rows || keys->hashed ? most : keys->rows;
 }
 
 /* The input that gets the places of a lookup's ids: of their shape. */
@@ -138,11 +156,11 @@ static td_status *add_keys(td_plan *plan, const td_plan_served *served, int64_t 
 {
     td_graph *graph = plan->graph;
     td_plan_keys *keys = &plan->keys[plan->n_keys++];
-    *keys = (td_plan_keys){.name = td_format("%s/keys", served->name), .rows = rows};
+    *keys = (td_plan_keys){.name = td_format("%s/keys", served->name), .rows = rows, .hashed = served->hashed};
     TD_TRY(TD_NEW(keys->places, n));
     if (!keys->name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for served tables");
-    const td_dim most = td_extent(graph, keys->name, most_keys(graph, rows, lookups, n));
+    const td_dim most = td_extent(graph, keys->name, most_keys(graph, keys, lookups, n));
     keys->value = td_graph_add_source(graph, TD_CLASS_INPUT, TD_DENSE, keys->name, TD_I64, td_shape_of(1, &most),
                                       td_dim_constant(0))
                       .id;
@@ -156,8 +174,9 @@ static td_status *add_keys(td_plan *plan, const td_plan_served *served, int64_t 
 static td_status *find_keys(td_plan *plan, td_plan_served *served, const int32_t *lookups, int32_t n)
 {
     const int64_t rows = plan->graph->values[served->parameter].shape.dims[0].constant;
+    const td_plan_keys wanted = {.rows = rows, .hashed = served->hashed};
     for (served->keys = 0; served->keys < plan->n_keys; served->keys++)
-        if (are_alike(plan->graph, &plan->keys[served->keys], rows, lookups, n))
+        if (are_alike(plan->graph, &plan->keys[served->keys], &wanted, lookups, n))
             return NULL;
     return add_keys(plan, served, rows, lookups, n);
 }
@@ -220,24 +239,29 @@ done:
     return status;
 }
 
-static td_status *check_options(const td_train_options *options)
+static td_status *check_options(const td_train_options *options, bool alone)
 {
-    if (!options->remote)
+    if (options->serve_embedding && (!options->remote || alone))
         return TD_ERROR(TD_INVALID_ARGUMENT, "offload.embedding: ps needs servers: start it with mpirun");
+    if (!options->remote)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "hash tables (td_hash) need who owns them: set td_train_options.remote");
+    if (alone && (options->replicas > 1 || options->accumulate > 1 || options->accumulate_changes.n))
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "train.accumulate and train.replicas are not there for hash tables of one process");
     if (options->stochastic_rounding)
         return TD_ERROR(TD_UNSUPPORTED,
-                        "train.table_rounding: stochastic is not there for served tables (offload.embedding: ps)");
+                        "train.table_rounding: stochastic is not there for served tables and hash tables");
     return NULL;
 }
 
 td_status *td_pass_serve(td_plan *plan, const td_plan_request *request)
 {
     plan->remote = request->options->remote;
-    if (!request->options->serve_embedding)
+    if (!request->options->serve_embedding && !request->options->hashes.n)
         return NULL;
     TD_TRY(td_graph_check(plan->graph));
-    TD_TRY(check_options(request->options));
-    TD_TRY(list_tables(plan));
+    TD_TRY(check_options(request->options, request->alone));
+    TD_TRY(list_tables(plan, request->options));
     return plan->n_served ? serve(plan) : NULL;
 }
 

@@ -1,6 +1,26 @@
 /* What a plan says of the tables that servers own: see td_plan_served_table. */
 #include "partition/plan.h"
 
+/* An array: a bit that says whether the row has begun. A hash table: its key, 4-byte slots of which at least 71 % are taken, a bit
+ * that says so; where rules need them, 4 bytes each for the last use and for how often, and of the rows that go next, a 32nd (up to
+ * two with LFU), 24 bytes in arrays that grow by doubling. */
+static double overhead_of(const td_plan_served *served)
+{
+    const td_hash_options *hash = &served->hash;
+    const double bit = 1.0 / 8, victims = 2 * 24.0 / 32;
+    const bool often = hash->capacity && hash->evict == TD_EVICT_LEAST_OFTEN;
+    if (!served->hashed)
+        return bit;
+    double bytes = 8 + 4 / 0.71 + bit;
+    if (hash->capacity || hash->live)
+        bytes += 4;
+    if (hash->live)
+        bytes += victims;
+    if (hash->capacity)
+        bytes += often ? 4 + 2 * victims : victims;
+    return bytes;
+}
+
 bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_summary *out_table)
 {
     *out_table = (td_plan_served_summary){0};
@@ -10,10 +30,14 @@ bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_sum
     const td_value_info *info = &plan->graph->values[td_graph_find(plan->graph, served->name).id];
     const td_value keys = td_graph_find(plan->graph, plan->keys[served->keys].name);
     const int64_t dim = info->shape.dims[1].constant;
-    *out_table = (td_plan_served_summary){.name = served->name,
-                                          .rows = info->shape.dims[0].constant,
-                                          .row_bytes = dim * (int64_t)td_dtype_bytes(info->dtype),
-                                          .keys = keys.id < 0 ? 0 : td_value_dim(keys, 0)};
+    *out_table =
+        (td_plan_served_summary){.name = served->name,
+                                 .rows = info->shape.dims[0].constant,
+                                 .row_bytes = dim * (int64_t)td_dtype_bytes(info->dtype),
+                                 .keys = keys.id < 0 ? 0 : td_value_dim(keys, 0),
+                                 .hashed = served->hashed,
+                                 .overhead_bytes = overhead_of(served),
+                                 .most_rows = served->hashed ? served->hash.capacity : info->shape.dims[0].constant};
     out_table->pull_bytes = out_table->keys * (out_table->row_bytes + (int64_t)sizeof(int64_t));
     if (served->group < 0)
         return true;

@@ -35,15 +35,10 @@ static td_status *ask(td_job *job, int32_t server, td_parcel *question, td_parce
     return td_comm_wait(job->comm, answer);
 }
 
-static int32_t owner_of(const td_job *job, int32_t table, int64_t key)
+static int32_t owner_of(const td_job *job, int32_t table, int64_t id)
 {
-    const int64_t rows = job->tables[table].definition.rows;
-    int32_t server = (int32_t)((__int128)key * job->servers / (rows ? rows : 1));
-    while (server + 1 < job->servers && key >= td_range(rows, server + 1, job->servers))
-        server++;
-    while (server > 0 && key < td_range(rows, server, job->servers))
-        server--;
-    return server;
+    const td_shard_definition *d = &job->tables[table].definition;
+    return td_owner_of(d, d->kind == TD_SHARD_HASH ? td_key_of_id(id) : id, job->servers);
 }
 
 static int64_t row_bytes_of(const td_job *job, int32_t table, int32_t array)
@@ -57,10 +52,15 @@ static int64_t row_bytes_of(const td_job *job, int32_t table, int32_t array)
 /* ---- tables ------------------------------------------------------------------------------------------------------------------ */
 
 /* Field by field over zeros: owners compare the bytes of what different workers say. */
-static td_status *define(const td_remote_table *table, td_shard_definition *out)
+td_status *td_client_define(const td_remote_table *table, td_shard_definition *out)
 {
     memset(out, 0, sizeof *out);
-    out->kind = TD_SHARD_ARRAY;
+    out->kind = table->hashed ? TD_SHARD_HASH : TD_SHARD_ARRAY;
+    out->hash.admit_count = table->hash.admit_count;
+    out->hash.admit_probability = table->hash.admit_probability;
+    out->hash.capacity = table->hash.capacity;
+    out->hash.live = table->hash.live;
+    out->hash.evict = table->hash.evict;
     out->dtype = (int32_t)table->dtype;
     out->rows = table->rows;
     out->dim = table->dim;
@@ -87,7 +87,7 @@ static td_status *add_table(void *self, const td_remote_table *table, int32_t *o
     td_job *job = self;
     td_client_table made;
     memset(&made, 0, sizeof made);
-    TD_TRY(define(table, &made.definition));
+    TD_TRY(td_client_define(table, &made.definition));
     for (int64_t t = 0; t < job->n_tables; t++)
         if (strcmp(job->tables[t].definition.name, table->name) == 0) {
             *out_table = (int32_t)t;
@@ -117,8 +117,8 @@ typedef struct stretch {
 static int64_t stretch_end(const td_job *job, const td_remote_part *part, const int64_t *keys, int64_t n,
                            int32_t server)
 {
-    const int64_t rows = job->tables[part->table].definition.rows;
-    return server + 1 == job->servers ? n : td_first_at_least(keys, n, td_range(rows, server + 1, job->servers));
+    const td_shard_definition *d = &job->tables[part->table].definition;
+    return server + 1 == job->servers ? n : td_first_at_least(keys, n, td_owner_begin(d, server + 1, job->servers));
 }
 
 /* One message per server, all in one piece of memory. */
@@ -257,8 +257,8 @@ static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, 
     for (int32_t p = 0; p < n; p++) {
         int64_t first = 0;
         for (int32_t s = 0; s < job->servers; s++) {
-            const int64_t rows = job->tables[parts[p].table].definition.rows;
-            const int64_t least = td_range(rows, s + 1, job->servers);
+            const td_shard_definition *d = &job->tables[parts[p].table].definition;
+            const int64_t least = s + 1 < job->servers ? td_owner_begin(d, s + 1, job->servers) : 0;
             int64_t end = parts[p].n, low = first;
             while (s + 1 < job->servers && low < end) {
                 const int64_t middle = low + (end - low) / 2;

@@ -37,6 +37,8 @@ struct td_job {
 };
 
 /* ---- client.c ---- */
+/* A table as its owners know it, without its range. */
+td_status *td_client_define(const td_remote_table *table, td_shard_definition *out) TD_MUST_USE;
 void td_client_fill(td_job *job);
 /* A buffer of this worker that lasts until the next call with the same index. */
 td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer) TD_MUST_USE;

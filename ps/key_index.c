@@ -1,31 +1,59 @@
 /* See key_index.h. */
 #include "ps/key_index.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 
-enum { LEAST_PLACES = 64 };
+enum { LEAST_PLACES = 64, FEW_PLACES = 4096, WORD_BITS = 64 };
+
+static size_t key_bytes(const td_key_index *index)
+{
+    return (size_t)index->most_slots * sizeof *index->keys;
+}
+
+static size_t taken_bytes(const td_key_index *index)
+{
+    return (size_t)(index->most_slots / WORD_BITS + 1) * sizeof *index->taken;
+}
 
 td_status *td_key_index_init(td_key_index *index, int64_t most_slots)
 {
-    *index = (td_key_index){.n_places = LEAST_PLACES, .most_slots = most_slots};
+    *index = (td_key_index){.n_places = LEAST_PLACES, .most_slots = most_slots, .freed = TD_NO_SLOT};
     TD_TRY(TD_NEW(index->places, LEAST_PLACES));
-    index->keys = td_reserve((size_t)most_slots * sizeof *index->keys);
-    return index->keys ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "no address space for %lld keys", (long long)most_slots);
+    index->keys = td_reserve(key_bytes(index));
+    index->taken = td_reserve(taken_bytes(index));
+    if (index->keys && index->taken)
+        return NULL;
+    return TD_ERROR(TD_OUT_OF_MEMORY, "no address space for %lld keys", (long long)most_slots);
 }
 
 void td_key_index_deinit(td_key_index *index)
 {
     td_free(index->places);
-    td_free(index->freed);
-    td_unreserve(index->keys, (size_t)index->most_slots * sizeof *index->keys);
+    td_unreserve(index->keys, key_bytes(index));
+    td_unreserve(index->taken, taken_bytes(index));
     *index = (td_key_index){0};
 }
 
-static int64_t home(const td_key_index *index, uint64_t key)
+td_status *td_key_index_clear(td_key_index *index)
 {
-    return (int64_t)(((unsigned __int128)td_key_mix(key) * (uint64_t)index->n_places) >> 64);
+    uint32_t *places = NULL;
+    TD_TRY(TD_NEW(places, LEAST_PLACES));
+    td_free(index->places);
+    index->places = places;
+    td_reserve_drop(index->keys, key_bytes(index));
+    td_reserve_drop(index->taken, taken_bytes(index));
+    index->n_places = LEAST_PLACES;
+    index->n = index->n_slots = 0;
+    index->freed = TD_NO_SLOT;
+    return NULL;
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------------------------ */
+
+/* Keys are spread already, but an owner's are a stretch of them. */
+static int64_t home(const td_key_index *index, int64_t key)
+{
+    return (int64_t)(((unsigned __int128)td_key_mix((uint64_t)key) * (uint64_t)index->n_places) >> 64);
 }
 
 static int64_t after(const td_key_index *index, int64_t place)
@@ -34,7 +62,7 @@ static int64_t after(const td_key_index *index, int64_t place)
 }
 
 /* The place of a key, or the free one where it would be put. */
-static int64_t place_of(const td_key_index *index, uint64_t key)
+static int64_t place_of(const td_key_index *index, int64_t key)
 {
     int64_t place = home(index, key);
     while (index->places[place] && index->keys[index->places[place] - 1] != key)
@@ -42,32 +70,35 @@ static int64_t place_of(const td_key_index *index, uint64_t key)
     return place;
 }
 
-int64_t td_key_index_find(const td_key_index *index, uint64_t key)
+int64_t td_key_index_find(const td_key_index *index, int64_t key)
 {
     return (int64_t)index->places[place_of(index, key)] - 1;
 }
 
-void td_key_index_prefetch(const td_key_index *index, uint64_t key)
+void td_key_index_prefetch(const td_key_index *index, int64_t key)
 {
     __builtin_prefetch(&index->places[home(index, key)]);
 }
 
-static bool is_freed(const td_key_index *index, int64_t slot)
+int64_t td_key_index_next(const td_key_index *index, int64_t slot)
 {
-    return index->keys[slot] == UINT64_MAX &&
-           td_key_index_find(index, UINT64_MAX) != slot; /* the key 2^64 - 1 itself may be there */
+    while (slot < index->n_slots) {
+        const uint64_t word = index->taken[slot / WORD_BITS] >> (slot % WORD_BITS);
+        if (word)
+            return slot + __builtin_ctzll(word);
+        slot = (slot / WORD_BITS + 1) * WORD_BITS;
+    }
+    return TD_NO_SLOT;
 }
 
-bool td_key_index_holds(const td_key_index *index, int64_t slot)
-{
-    return !is_freed(index, slot);
-}
+/* ---- in and out ---------------------------------------------------------------------------------------------------------------- */
 
-/* Twice as many places, all keys put anew. */
+/* All keys put anew among more places: twice as many while there are few, then an eighth more, so that few stay empty. A key's
+ * place follows from the same mix, so this goes through memory in order but for the keys. */
 static td_status *grow(td_key_index *index)
 {
     td_key_index wider = *index;
-    wider.n_places = 2 * index->n_places;
+    wider.n_places = index->n_places < FEW_PLACES ? 2 * index->n_places : index->n_places + index->n_places / 8;
     TD_TRY(TD_NEW(wider.places, wider.n_places));
     for (int64_t i = 0; i < index->n_places; i++)
         if (index->places[i])
@@ -77,7 +108,22 @@ static td_status *grow(td_key_index *index)
     return NULL;
 }
 
-td_status *td_key_index_take(td_key_index *index, uint64_t key, int64_t *out_slot, bool *out_new)
+static td_status *take_slot(td_key_index *index, int64_t key, int64_t *out_slot)
+{
+    if (index->freed == TD_NO_SLOT && index->n_slots == index->most_slots)
+        return TD_ERROR(TD_DOES_NOT_FIT, "a table has address space for %lld rows on this rank, and all are taken",
+                        (long long)index->most_slots);
+    const int64_t slot = index->freed == TD_NO_SLOT ? index->n_slots++ : index->freed;
+    if (slot == index->freed)
+        index->freed = index->keys[slot];
+    index->keys[slot] = key;
+    index->taken[slot / WORD_BITS] |= UINT64_C(1) << (slot % WORD_BITS);
+    index->n++;
+    *out_slot = slot;
+    return NULL;
+}
+
+td_status *td_key_index_take(td_key_index *index, int64_t key, int64_t *out_slot, bool *out_new)
 {
     int64_t place = place_of(index, key);
     *out_new = !index->places[place];
@@ -88,14 +134,8 @@ td_status *td_key_index_take(td_key_index *index, uint64_t key, int64_t *out_slo
         TD_TRY(grow(index));
         place = place_of(index, key);
     }
-    if (!index->n_freed && index->n_slots == index->most_slots)
-        return TD_ERROR(TD_DOES_NOT_FIT, "a table has address space for %lld rows on this rank, and all are taken",
-                        (long long)index->most_slots);
-    int64_t slot = index->n_freed ? index->freed[--index->n_freed] : index->n_slots++;
-    index->keys[slot] = key;
-    index->places[place] = (uint32_t)(slot + 1);
-    index->n++;
-    *out_slot = slot;
+    TD_TRY(take_slot(index, key, out_slot));
+    index->places[place] = (uint32_t)(*out_slot + 1);
     return NULL;
 }
 
@@ -106,15 +146,12 @@ static bool may_move(const td_key_index *index, int64_t from, int64_t to)
     return to <= from ? at <= to || at > from : at <= to && at > from;
 }
 
-td_status *td_key_index_remove(td_key_index *index, uint64_t key, bool *out_was_there)
+int64_t td_key_index_remove(td_key_index *index, int64_t key)
 {
     int64_t place = place_of(index, key);
-    *out_was_there = index->places[place] != 0;
-    if (!*out_was_there)
-        return NULL;
-    uint32_t slot = index->places[place] - 1;
-    TD_TRY(td_grow(&index->freed, &index->freed_capacity, index->n_freed, sizeof *index->freed));
-    index->freed[index->n_freed++] = slot;
+    const int64_t slot = (int64_t)index->places[place] - 1;
+    if (slot < 0)
+        return TD_NO_SLOT;
     index->places[place] = 0;
     for (int64_t next = after(index, place); index->places[next]; next = after(index, next))
         if (may_move(index, next, place)) {
@@ -122,13 +159,15 @@ td_status *td_key_index_remove(td_key_index *index, uint64_t key, bool *out_was_
             index->places[next] = 0;
             place = next;
         }
-    index->keys[slot] = UINT64_MAX;
+    index->keys[slot] = index->freed;
+    index->freed = slot;
+    index->taken[slot / WORD_BITS] &= ~(UINT64_C(1) << (slot % WORD_BITS));
     index->n--;
-    return NULL;
+    return slot;
 }
 
 int64_t td_key_index_bytes(const td_key_index *index)
 {
     return index->n_places * (int64_t)sizeof *index->places + index->n_slots * (int64_t)sizeof *index->keys +
-           index->freed_capacity * (int64_t)sizeof *index->freed;
+           index->n_slots / 8;
 }

@@ -42,6 +42,23 @@ static inline int64_t td_range(int64_t rows, int64_t s, int64_t n)
     return (int64_t)((__int128)rows * s / n);
 }
 
+/* The least key that server s of n owns of a table of `rows` rows; those of server n - 1 have no end. */
+static inline int64_t td_owner_begin(const td_shard_definition *whole, int32_t s, int32_t n)
+{
+    if (whole->kind != TD_SHARD_HASH)
+        return td_range(whole->rows, s, n);
+    const int32_t parts = td_shard_parts(whole);
+    return td_key_part_begin((int32_t)td_range(parts, s, n), parts);
+}
+
+static inline int32_t td_owner_of(const td_shard_definition *whole, int64_t key, int32_t n)
+{
+    int32_t s = 0;
+    while (s + 1 < n && key >= td_owner_begin(whole, s + 1, n))
+        s++;
+    return s;
+}
+
 /* The first place among ascending keys whose key is at least `least`. */
 static inline int64_t td_first_at_least(const int64_t *keys, int64_t n, int64_t least)
 {

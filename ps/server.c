@@ -151,9 +151,11 @@ static td_status *make_shard(td_server *server, const td_request *request)
     if (request->bytes != (int64_t)sizeof d)
         return TD_ERROR(TD_INTERNAL, "a table's definition of %" PRId64 " bytes", request->bytes);
     memcpy(&d, request->data, sizeof d);
-    const int64_t rows = d.rows;
-    d.first = td_range(rows, server->index, server->servers);
-    d.rows = td_range(rows, server->index + 1, server->servers) - d.first;
+    if (d.kind == TD_SHARD_ARRAY) {
+        const int64_t rows = d.rows;
+        d.first = td_range(rows, server->index, server->servers);
+        d.rows = td_range(rows, server->index + 1, server->servers) - d.first;
+    }
     if (table < server->n_shards) {
         if (memcmp(&server->shards[table]->definition, &d, sizeof d) != 0)
             return TD_ERROR(TD_INVALID_ARGUMENT, "workers disagree about table %" PRId64 ", \"%s\" and \"%s\"", table,
@@ -364,7 +366,7 @@ static td_status *about_table(td_server *server, const td_request *request)
     uint64_t word = 0;
     TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
     if (request->kind == TD_ASK_CLEAR)
-        td_shard_clear(shard);
+        TD_TRY(td_shard_clear(shard));
     else if (request->kind == TD_ASK_COUNT)
         word = (uint64_t)shard->n;
     else

@@ -36,6 +36,26 @@ static td_status *describe_arrays(td_shard *shard)
     return NULL;
 }
 
+int32_t td_shard_parts(const td_shard_definition *d)
+{
+    enum { MOST_PARTS = 1024, LEAST_KEYS = 64 };
+    int32_t parts = MOST_PARTS;
+    while (d->hash.capacity && parts > 1 && d->hash.capacity / parts < LEAST_KEYS)
+        parts /= 2;
+    return parts;
+}
+
+static td_status *reserve_keys(td_shard *shard)
+{
+    const td_hash_options *hash = &shard->definition.hash;
+    const td_key_policy policy = {.capacity = hash->capacity,
+                                  .live = hash->live,
+                                  .parts = td_shard_parts(&shard->definition),
+                                  .counts = hash->evict == TD_EVICT_LEAST_OFTEN,
+                                  .by_count = hash->evict == TD_EVICT_LEAST_OFTEN};
+    return td_key_set_init(&shard->keys, &policy, shard->most_slots);
+}
+
 static td_status *reserve_arrays(td_shard *shard)
 {
     for (int32_t a = 0; a < shard->n_arrays; a++) {
@@ -48,7 +68,7 @@ static td_status *reserve_arrays(td_shard *shard)
                             shard->definition.name, shard->most_slots, shard->arrays[a].row_bytes);
     }
     if (shard->definition.kind == TD_SHARD_HASH)
-        return td_key_index_init(&shard->index, shard->most_slots);
+        return reserve_keys(shard);
     shard->begun = td_reserve((size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
     return shard->begun ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "table \"%s\": no address space", shard->definition.name);
 }
@@ -63,17 +83,14 @@ static void release_arrays(td_shard *shard)
     if (shard->begun)
         td_unreserve(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
     shard->begun = NULL;
-    if (shard->index.places)
-        td_key_index_deinit(&shard->index);
+    td_key_set_deinit(&shard->keys);
 }
 
 /* A hash shard takes as much address space as there is, up to what was asked for. */
 static td_status *reserve(td_shard *shard)
 {
     const td_shard_definition *d = &shard->definition;
-    shard->most_slots = d->rows;
-    if (d->kind == TD_SHARD_HASH && (d->rows == 0 || d->rows > UINT32_MAX - 1))
-        shard->most_slots = UINT32_MAX - 1;
+    shard->most_slots = d->kind == TD_SHARD_HASH ? UINT32_MAX - 1 : d->rows;
     td_status *status = reserve_arrays(shard);
     while (status && d->kind == TD_SHARD_HASH && shard->most_slots > LEAST_SLOTS) {
         td_status_destroy(status);
@@ -93,6 +110,8 @@ td_status *td_shard_create(const td_shard_definition *definition, td_shard **out
     td_status *status = describe_arrays(shard);
     if (!status)
         status = reserve(shard);
+    if (!status && definition->kind == TD_SHARD_HASH)
+        status = td_shard_init_admission(shard);
     if (!status && definition->rule[0])
         status = td_updater_create(shard, &shard->updater);
     if (status) {
@@ -109,20 +128,25 @@ void td_shard_destroy(td_shard *shard)
         return;
     td_updater_destroy(shard->updater);
     release_arrays(shard);
+    td_key_set_deinit(&shard->waiting);
     td_free(shard->slots);
+    td_free(shard->kept);
     td_free(shard);
 }
 
-void td_shard_clear(td_shard *shard)
+td_status *td_shard_clear(td_shard *shard)
 {
     for (int32_t a = 0; a < shard->n_arrays; a++)
         td_reserve_drop(shard->arrays[a].base, (size_t)(shard->most_slots * shard->arrays[a].row_bytes));
     if (shard->begun)
         td_reserve_drop(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
-    for (int64_t i = 0; shard->index.places && i < shard->index.n_places; i++)
-        shard->index.places[i] = 0;
-    shard->index.n = shard->index.n_slots = shard->index.n_freed = 0;
     shard->n = 0;
+    shard->windows = 0;
+    if (shard->definition.kind != TD_SHARD_HASH)
+        return NULL;
+    if (shard->waiting.index.keys)
+        TD_TRY(td_key_set_clear(&shard->waiting));
+    return td_key_set_clear(&shard->keys);
 }
 
 /* ---- finding rows ---------------------------------------------------------------------------------------------------------- */
@@ -140,7 +164,20 @@ static td_status *outside(const td_shard *shard, int64_t id)
                     d->name, id, d->first, d->first + d->rows);
 }
 
-/* The element that a row of an array begins with, in the sequence of initial values. Keys beyond what can be multiplied take the
+/* An id as find and take want it, and back. */
+static int64_t key_of(const td_shard *shard, int64_t id)
+{
+    return shard->definition.kind == TD_SHARD_HASH ? td_key_of_id(id) : id;
+}
+
+static int64_t id_of(const td_shard *shard, int64_t slot)
+{
+    if (shard->definition.kind == TD_SHARD_HASH)
+        return td_id_of_key(shard->keys.index.keys[slot]);
+    return shard->definition.first + slot;
+}
+
+/* The element that a row of an array begins with, in the sequence of initial values. Ids beyond what can be multiplied take the
  * place of their hash. */
 static int64_t first_element(const td_shard_array *array, int64_t id)
 {
@@ -161,36 +198,43 @@ static char *row_of(const td_shard *shard, int32_t a, int64_t slot)
     return shard->arrays[a].base + slot * shard->arrays[a].row_bytes;
 }
 
-/* *out_slot -1: it has not begun. */
-static td_status *find(const td_shard *shard, int64_t id, int64_t *out_slot)
+/* *out_slot TD_NO_SLOT: it has not begun. */
+static td_status *find(const td_shard *shard, int64_t key, int64_t *out_slot)
 {
     const td_shard_definition *d = &shard->definition;
     if (d->kind == TD_SHARD_HASH) {
-        *out_slot = td_key_index_find(&shard->index, (uint64_t)id);
+        *out_slot = td_key_index_find(&shard->keys.index, key);
         return NULL;
     }
-    if (id < d->first || id >= d->first + d->rows)
-        return outside(shard, id);
-    *out_slot = is_begun(shard, id - d->first) ? id - d->first : TD_NO_SLOT;
+    if (key < d->first || key >= d->first + d->rows)
+        return outside(shard, key);
+    *out_slot = is_begun(shard, key - d->first) ? key - d->first : TD_NO_SLOT;
     return NULL;
 }
 
-static td_status *take(td_shard *shard, int64_t id, int64_t *out_slot)
+static void begin_row(td_shard *shard, int64_t slot)
 {
-    bool is_new = false;
-    TD_TRY(find(shard, id, out_slot));
-    if (*out_slot >= 0)
-        return NULL;
-    if (shard->definition.kind == TD_SHARD_HASH) {
-        TD_TRY(td_status_prefix(td_key_index_take(&shard->index, (uint64_t)id, out_slot, &is_new), "\"%s\"",
-                                shard->definition.name));
-    } else {
-        *out_slot = id - shard->definition.first;
-        shard->begun[*out_slot / 64] |= UINT64_C(1) << (*out_slot % 64);
-    }
     shard->n++;
     for (int32_t a = 0; a < shard->n_arrays; a++)
-        fill_initial(shard, a, id, row_of(shard, a, *out_slot));
+        fill_initial(shard, a, id_of(shard, slot), row_of(shard, a, slot));
+}
+
+static td_status *take(td_shard *shard, int64_t key, int64_t *out_slot)
+{
+    bool is_new = false;
+    if (shard->definition.kind == TD_SHARD_HASH) {
+        TD_TRY(td_status_prefix(td_key_set_name(&shard->keys, key, shard->windows + 1, out_slot, &is_new), "\"%s\"",
+                                shard->definition.name));
+    } else {
+        TD_TRY(find(shard, key, out_slot));
+        is_new = *out_slot < 0;
+        if (is_new) {
+            *out_slot = key - shard->definition.first;
+            shard->begun[*out_slot / 64] |= UINT64_C(1) << (*out_slot % 64);
+        }
+    }
+    if (is_new)
+        begin_row(shard, *out_slot);
     return NULL;
 }
 
@@ -208,23 +252,28 @@ static td_status *slots_for(td_shard *shard, int64_t n)
     return NULL;
 }
 
-/* Slots of all ids first: the index and the rows are both far away in memory, and are asked for ahead of use. */
-static td_status *find_all(td_shard *shard, const int64_t *ids, int64_t n, bool begin)
+static void ask_ahead(const td_shard *shard, const int64_t *keys, int64_t i, int64_t n)
 {
-    const bool hashed = shard->definition.kind == TD_SHARD_HASH;
+    if (i + PREFETCH_PLACES < n && shard->definition.kind == TD_SHARD_HASH)
+        td_key_index_prefetch(&shard->keys.index, keys[i + PREFETCH_PLACES]);
+}
+
+/* Slots of all keys first: the index and the rows are both far away in memory, and are asked for ahead of use. */
+static td_status *find_all(td_shard *shard, const int64_t *keys, int64_t n, bool begin)
+{
     TD_TRY(slots_for(shard, n));
     for (int64_t i = 0; i < n; i++) {
-        if (hashed && i + PREFETCH_PLACES < n)
-            td_key_index_prefetch(&shard->index, (uint64_t)ids[i + PREFETCH_PLACES]);
-        TD_TRY(begin ? take(shard, ids[i], &shard->slots[i]) : find(shard, ids[i], &shard->slots[i]));
+        ask_ahead(shard, keys, i, n);
+        TD_TRY(begin ? take(shard, keys[i], &shard->slots[i]) : find(shard, keys[i], &shard->slots[i]));
     }
     return NULL;
 }
 
-td_status *td_shard_pull(td_shard *shard, const int64_t *ids, int64_t n, bool begin, void *out_rows)
+td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool begin, void *out_rows)
 {
     const int64_t bytes = shard->arrays[0].row_bytes;
-    TD_TRY(find_all(shard, ids, n, begin));
+    const bool hashed = shard->definition.kind == TD_SHARD_HASH;
+    TD_TRY(find_all(shard, keys, n, begin && !hashed));
     for (int64_t i = 0; i < n; i++) {
         char *out = (char *)out_rows + i * bytes;
         if (i + PREFETCH_ROWS < n && shard->slots[i + PREFETCH_ROWS] >= 0)
@@ -232,31 +281,68 @@ td_status *td_shard_pull(td_shard *shard, const int64_t *ids, int64_t n, bool be
         if (shard->slots[i] >= 0)
             memcpy(out, row_of(shard, 0, shard->slots[i]), (size_t)bytes);
         else
-            fill_initial(shard, 0, ids[i], out);
+            fill_initial(shard, 0, hashed ? td_id_of_key(keys[i]) : keys[i], out);
     }
     return NULL;
 }
 
-td_status *td_shard_push(td_shard *shard, const int64_t *ids, int64_t n, const float *gradients,
+static td_status *room_for_kept(td_shard *shard, int64_t n)
+{
+    if (n * shard->definition.dim <= shard->kept_capacity)
+        return NULL;
+    td_free(shard->kept);
+    shard->kept_capacity = 0;
+    TD_TRY(TD_NEW(shard->kept, n * shard->definition.dim));
+    shard->kept_capacity = n * shard->definition.dim;
+    return NULL;
+}
+
+/* Slots of those that have begun or begin now; *gradients becomes theirs, and *n their number. */
+static td_status *admit_all(td_shard *shard, const int64_t *keys, int64_t *n, const float **gradients)
+{
+    const int64_t all = *n, dim = shard->definition.dim;
+    int64_t kept = 0;
+    TD_TRY(slots_for(shard, all));
+    TD_TRY(room_for_kept(shard, all));
+    for (int64_t i = 0; i < all; i++) {
+        bool admitted = true;
+        ask_ahead(shard, keys, i, all);
+        if (td_key_index_find(&shard->keys.index, keys[i]) < 0)
+            TD_TRY(td_shard_admit(shard, keys[i], &admitted));
+        if (!admitted)
+            continue;
+        TD_TRY(take(shard, keys[i], &shard->slots[kept]));
+        memcpy(shard->kept + kept++ * dim, *gradients + i * dim, (size_t)dim * sizeof **gradients);
+    }
+    *n = kept;
+    *gradients = shard->kept;
+    return NULL;
+}
+
+td_status *td_shard_push(td_shard *shard, const int64_t *keys, int64_t n, const float *gradients,
                          const float coefficients[TD_COEFFICIENTS])
 {
     if (!shard->updater)
         return TD_ERROR(TD_INVALID_ARGUMENT, "table \"%s\" has no optimizer, and takes no gradients",
                         shard->definition.name);
-    TD_TRY(find_all(shard, ids, n, true));
-    return n ? td_updater_run(shard->updater, shard->slots, n, gradients, coefficients) : NULL;
+    if (shard->definition.kind == TD_SHARD_HASH && td_hash_admits_some(&shard->definition.hash))
+        TD_TRY(admit_all(shard, keys, &n, &gradients));
+    else
+        TD_TRY(find_all(shard, keys, n, true));
+    if (n)
+        TD_TRY(td_updater_run(shard->updater, shard->slots, n, gradients, coefficients));
+    return shard->definition.kind == TD_SHARD_HASH ? td_shard_end_window(shard) : NULL;
 }
 
 td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = TD_NO_SLOT;
-        bool was_there = false;
-        TD_TRY(find(shard, ids[i], &slot));
+        TD_TRY(find(shard, key_of(shard, ids[i]), &slot));
         if (slot < 0)
             continue;
         if (shard->definition.kind == TD_SHARD_HASH)
-            TD_TRY(td_key_index_remove(&shard->index, (uint64_t)ids[i], &was_there));
+            (void)td_key_set_remove(&shard->keys, td_key_of_id(ids[i]));
         else
             shard->begun[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
         shard->n--;
@@ -269,11 +355,8 @@ td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n)
 /* The first begun slot from `slot` on, or -1. */
 static int64_t next_begun(const td_shard *shard, int64_t slot)
 {
-    if (shard->definition.kind == TD_SHARD_HASH) {
-        while (slot < shard->index.n_slots && !td_key_index_holds(&shard->index, slot))
-            slot++;
-        return slot < shard->index.n_slots ? slot : -1;
-    }
+    if (shard->definition.kind == TD_SHARD_HASH)
+        return td_key_index_next(&shard->keys.index, slot);
     while (slot < shard->most_slots) {
         uint64_t word = shard->begun[slot / 64] >> (slot % 64);
         if (word) {
@@ -291,8 +374,7 @@ int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int
     const int64_t bytes = shard->arrays[array].row_bytes;
     int64_t n = 0, slot = *cursor < 0 ? -1 : next_begun(shard, *cursor);
     for (; slot >= 0 && n < most; slot = next_begun(shard, slot + 1), n++) {
-        out_ids[n] =
-            shard->definition.kind == TD_SHARD_HASH ? (int64_t)shard->index.keys[slot] : shard->definition.first + slot;
+        out_ids[n] = id_of(shard, slot);
         memcpy((char *)out_rows + n * bytes, row_of(shard, array, slot), (size_t)bytes);
     }
     *cursor = slot;
@@ -304,7 +386,7 @@ td_status *td_shard_write(td_shard *shard, int32_t array, const int64_t *ids, in
     const int64_t bytes = shard->arrays[array].row_bytes;
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = TD_NO_SLOT;
-        TD_TRY(take(shard, ids[i], &slot));
+        TD_TRY(take(shard, key_of(shard, ids[i]), &slot));
         memcpy(row_of(shard, array, slot), (const char *)rows + i * bytes, (size_t)bytes);
     }
     return NULL;
@@ -319,8 +401,7 @@ td_status *td_shard_checksum(const td_shard *shard, uint64_t *out_sum)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checksum");
     *out_sum = 0;
     for (int64_t slot = next_begun(shard, 0); slot >= 0; slot = next_begun(shard, slot + 1)) {
-        int64_t id =
-            shard->definition.kind == TD_SHARD_HASH ? (int64_t)shard->index.keys[slot] : shard->definition.first + slot;
+        const int64_t id = id_of(shard, slot);
         const char *row = row_of(shard, 0, slot);
         fill_initial(shard, 0, id, initial);
         if (memcmp(row, initial, (size_t)array->row_bytes) != 0)
@@ -335,6 +416,7 @@ void td_shard_bytes(const td_shard *shard, int64_t *out_row_bytes, int64_t *out_
     *out_row_bytes = 0;
     for (int32_t a = 0; a < shard->n_arrays; a++)
         *out_row_bytes += shard->n * shard->arrays[a].row_bytes;
-    *out_overhead_bytes =
-        shard->definition.kind == TD_SHARD_HASH ? td_key_index_bytes(&shard->index) : shard->most_slots / 8;
+    *out_overhead_bytes = shard->definition.kind == TD_SHARD_HASH
+                              ? td_key_set_bytes(&shard->keys) + td_key_set_bytes(&shard->waiting)
+                              : shard->most_slots / 8;
 }

@@ -1,19 +1,22 @@
 /* One owner's part of a table: rows by id with their optimizer state, in memory as they are touched.
  *
- * Two kinds. An array shard owns a range of ids and finds a row by its distance from the first; a hash shard owns any 64-bit
- * keys and finds a row through an index. Both keep rows (FP32, bf16 or fp16) and the state of row i at place i of arrays of
- * address space, memory taken page by page, so the kernels that update local tables update these too, with the same bits.
+ * Two kinds. An array shard owns a range of ids and finds a row by its distance from the first; a hash shard owns a stretch of the
+ * keys of any 64-bit ids (base/key.h) and finds a row through an index. Both keep rows (FP32, bf16 or fp16) and the state of row i
+ * at place i of arrays of address space, memory taken page by page, so the kernels that update local tables update these too,
+ * with the same bits.
  *
- * A row begins when it is first touched, with initial values that follow from seed, table name and id alone: no order of
- * arrival changes it. Asking for a row that has not begun gives its initial values, and begins it only if told to.
+ * Initial values follow from seed, table name and id alone: no order of arrival changes them. A row of an array begins when it is
+ * first pulled for training. A row of a hash table begins with its first update that is admitted (admission.c), and goes again by
+ * the rules of its table (key_set.h); without one it has its initial values, whatever is pushed to it.
  *
  * One thread at a time. Not here: who owns what, and when a push may be applied (ps/server.c). */
 #ifndef TANDEM_PS_SHARD_H
 #define TANDEM_PS_SHARD_H
 
 #include "optim/rule.h"
-#include "ps/key_index.h"
+#include "ps/key_set.h"
 #include "runtime/initial.h"
+#include "tandem/plan.h"
 
 enum { TD_SHARD_ARRAYS = 1 + TD_MAX_SLOTS, TD_SHARD_NAME = 128 };
 
@@ -23,9 +26,9 @@ typedef enum td_shard_kind { TD_SHARD_ARRAY = 0, TD_SHARD_HASH } td_shard_kind;
 typedef struct td_shard_definition {
     char name[TD_SHARD_NAME]; /* of the parameter */
     int32_t kind, dtype;
-    int64_t first,
-        rows; /* array: ids [first, first + rows); hash: any, `rows` only bounds how many begin (0: 2^32 - 2) */
+    int64_t first, rows; /* array: ids [first, first + rows); hash: any */
     int64_t dim;
+    td_hash_options hash; /* of a hash table; its match is NULL */
     uint64_t seed;
     td_initializer initial;
     char rule[32]; /* of the optimizer; "": rows are read only */
@@ -48,24 +51,33 @@ typedef struct td_shard {
     td_shard_array arrays[TD_SHARD_ARRAYS]; /* rows, then states */
     int32_t n_arrays;
     int64_t most_slots, n; /* n: rows that have begun */
-    td_key_index index;    /* hash */
     uint64_t *begun;       /* array: a bit per row */
+    td_key_set keys;       /* hash */
+    td_key_set waiting;    /* hash: keys that were named too seldom to be admitted */
+    uint32_t windows;      /* hash: that were pushed */
+    td_philox_key draws;   /* hash: of admission by chance */
     td_updater *updater;   /* NULL without a rule */
     int64_t *slots;        /* of one push */
     int64_t slots_capacity;
+    float *kept; /* gradients of the admitted rows of one push */
+    int64_t kept_capacity;
 } td_shard;
+
+/* Equal stretches of keys, a power of two, each of which belongs to one owner and holds its share of a bounded table. */
+int32_t td_shard_parts(const td_shard_definition *definition);
 
 /* Errors: no address space, a rule that takes no row-sparse gradient, an unknown one. */
 td_status *td_shard_create(const td_shard_definition *definition, td_shard **out_shard) TD_MUST_USE;
 void td_shard_destroy(td_shard *shard);
 
-/* Rows of n ids, in the table's dtype, into out [n, dim]. `begin`: rows that have not begun do. TD_DATA_ERROR: an id outside the
- * range. */
-td_status *td_shard_pull(td_shard *shard, const int64_t *ids, int64_t n, bool begin, void *out_rows) TD_MUST_USE;
-/* The rule's update of n distinct rows by their summed gradients [n, dim] f32; they begin if they have not. */
-td_status *td_shard_push(td_shard *shard, const int64_t *ids, int64_t n, const float *gradients,
+/* Rows of n keys (of an array: ids), in the table's dtype, into out [n, dim]. `begin`: an array's rows that have not begun do.
+ * TD_DATA_ERROR: an id outside the range. */
+td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool begin, void *out_rows) TD_MUST_USE;
+/* A window's update, by the rule, of n distinct rows by their summed gradients [n, dim] f32: they begin if they have not and are
+ * admitted. Then rows go whose time is over, or which are too many. Once per window, with n 0 where it names none. */
+td_status *td_shard_push(td_shard *shard, const int64_t *keys, int64_t n, const float *gradients,
                          const float coefficients[TD_COEFFICIENTS]) TD_MUST_USE;
-/* Forgets rows: they have their initial values again. */
+/* Forgets rows by id: they have their initial values again. */
 td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n) TD_MUST_USE;
 
 /* Up to `most` begun rows of one array from place *cursor on (0: the first), ids into out_ids, rows into out_rows; *cursor goes
@@ -74,11 +86,18 @@ int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int
                       void *out_rows);
 /* n rows of one array; rows that begin get initial values in the other arrays. */
 td_status *td_shard_write(td_shard *shard, int32_t array, const int64_t *ids, int64_t n, const void *rows) TD_MUST_USE;
-void td_shard_clear(td_shard *shard);
+td_status *td_shard_clear(td_shard *shard) TD_MUST_USE;
 /* Its part of td_store_checksum. */
 td_status *td_shard_checksum(const td_shard *shard, uint64_t *out_sum) TD_MUST_USE;
 /* Memory that is taken by rows and states, and what finding them takes on top. */
 void td_shard_bytes(const td_shard *shard, int64_t *out_row_bytes, int64_t *out_overhead_bytes);
+
+/* ---- admission.c ---- */
+td_status *td_shard_init_admission(td_shard *shard) TD_MUST_USE;
+/* Whether the row of a key that this window names, and that has not begun, begins now. */
+td_status *td_shard_admit(td_shard *shard, int64_t key, bool *out_admitted) TD_MUST_USE;
+/* The window is over: what must go, goes. */
+td_status *td_shard_end_window(td_shard *shard) TD_MUST_USE;
 
 /* ---- updater.c: a rule's kernel over rows in place ---- */
 td_status *td_updater_create(td_shard *shard, td_updater **out_updater) TD_MUST_USE;

@@ -178,6 +178,20 @@ static void note_conversion(loading *l, const td_source_tensor *source)
     }
 }
 
+/* A hash table takes any ids in any order; what others take ascends. */
+static td_status *check_rows(const loading *l, const td_store_entry *entry, const td_packed *packed)
+{
+    char *name = entry->is_hashed || !packed->rows ? NULL : td_checkpoint_tensor_name(entry);
+    if (!name)
+        return entry->is_hashed || !packed->rows ? NULL : td_checkpoint_no_memory();
+    const bool was_hashed = json_is_true(json_object_get(table_of(l, name), "hash"));
+    td_free(name);
+    if (was_hashed)
+        return td_status_help(TD_ERROR(TD_DATA_ERROR, "\"%s\" was a hash table, and is an array here", entry->name),
+                              "name it in tables.hash");
+    return td_checkpoint_check_rows(packed, entry->tensor.dims[0]);
+}
+
 static td_status *check_all(loading *l)
 {
     td_packed packed;
@@ -186,8 +200,7 @@ static td_status *check_all(loading *l)
         l->has_state = l->has_state || !entry->is_parameter;
         TD_TRY(match_entry(l, entry, &packed));
         TD_TRY(td_source_check(&packed.source));
-        if (packed.rows)
-            TD_TRY(td_checkpoint_check_rows(&packed, entry->tensor.dims[0]));
+        TD_TRY(check_rows(l, entry, &packed));
         note_conversion(l, &packed.source);
     }
     return refuse_strangers(l);

@@ -41,8 +41,8 @@ static json_t *list_tables(const td_store *store)
         char *name = td_checkpoint_by_rows(entry) ? td_checkpoint_tensor_name(entry) : NULL;
         const td_initializer *how = &entry->initial.how;
         json_t *one = td_checkpoint_by_rows(entry)
-                          ? json_pack("{s:I, s:i, s:f, s:f}", "rows", (json_int_t)entry->tensor.dims[0], "kind",
-                                      (int)how->kind, "a", how->a, "b", how->b)
+                          ? json_pack("{s:I, s:i, s:f, s:f, s:b}", "rows", (json_int_t)entry->tensor.dims[0], "kind",
+                                      (int)how->kind, "a", how->a, "b", how->b, "hash", (int)entry->is_hashed)
                           : NULL;
         bool good = !td_checkpoint_by_rows(entry) || (name && one && json_object_set(tables, name, one) == 0);
         json_decref(one);

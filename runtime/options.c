@@ -36,6 +36,9 @@ void td_train_options_deinit(td_train_options *options)
     list_deinit(&options->keep_fp32);
     list_deinit(&options->recompute);
     list_deinit(&options->report_gradients);
+    for (int64_t i = 0; i < options->hashes.n; i++)
+        td_free((void *)(uintptr_t)options->hashes.items[i].match);
+    td_free(options->hashes.items);
     td_free(options->accumulate_changes.items);
     td_free(options->default_device);
     td_free((void *)(uintptr_t)options->tables.match);
@@ -158,6 +161,31 @@ void td_tables(td_train_options *options, td_table_options tables)
     options->tables = tables;
     options->tables.match = match;
     options->tables.path = path;
+}
+
+static td_status *add_hash(td_hash_list *list, const td_hash_options *hash)
+{
+    char *match = NULL;
+    if (hash->admit_count < 0 || hash->admit_count > UINT32_MAX || hash->capacity < 0 || hash->live < 0)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "td_hash: counts must not be negative, admit_count below 2^32");
+    if (!(hash->admit_probability >= 0 && hash->admit_probability <= 1))
+        return TD_ERROR(TD_INVALID_ARGUMENT, "td_hash: a probability is 0 to 1, not %g", hash->admit_probability);
+    TD_TRY(copy_text(hash->match ? hash->match : "*", &match));
+    td_status *status = td_grow(&list->items, &list->capacity, list->n, sizeof *list->items);
+    if (status) {
+        td_free(match);
+        return status;
+    }
+    list->items[list->n] = *hash;
+    list->items[list->n++].match = match;
+    return NULL;
+}
+
+void td_hash(td_train_options *options, td_hash_options hash)
+{
+    td_status *status = add_hash(&options->hashes, &hash);
+    if (status)
+        fail(options, status);
 }
 
 void td_keep_fp32(td_train_options *options, const char *match)

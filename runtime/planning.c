@@ -61,6 +61,11 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
                      options->tables.least_bytes);
     for (int32_t i = 0; i < request->n_outputs; i++)
         td_string_format(&text, "output %d\n", request->outputs[i]);
+    for (int64_t i = 0; i < options->hashes.n; i++) {
+        const td_hash_options *h = &options->hashes.items[i];
+        td_string_format(&text, "hash %s %" PRId64 " %a %" PRId64 " %" PRId64 " %d\n", h->match, h->admit_count,
+                         h->admit_probability, h->capacity, h->live, (int)h->evict);
+    }
     td_string_format(&text, "job %p served %d\n", (const void *)options->remote, (int)options->serve_embedding);
     td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
                      options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
@@ -294,7 +299,8 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .default_site = machine->standard,
                                .host_site = machine->host,
                                .host_memory_bytes = machine->topology->memory_bytes,
-                               .workers = options->remote ? options->remote->workers : 1};
+                               .workers = options->remote ? options->remote->workers : 1,
+                               .alone = options->remote && options->remote->is_local};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     TD_TRY(plan_graph(graph, &request, machine, out_plan));

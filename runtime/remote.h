@@ -7,6 +7,7 @@
 
 #include "optim/rule.h"
 #include "tandem/graph.h"
+#include "tandem/plan.h"
 
 /* A table as its owners need to know it. Everything is borrowed for the call. */
 typedef struct td_remote_table {
@@ -20,9 +21,11 @@ typedef struct td_remote_table {
     bool state_per_row[TD_MAX_SLOTS];
     double state_initial[TD_MAX_SLOTS];
     int32_t n_states;
+    bool hashed;
+    td_hash_options hash;
 } td_remote_table;
 
-/* One table's part of a pull or a push: `keys` ascend and are distinct. */
+/* One table's part of a pull or a push: `keys` ascend and are distinct. Of a hash table they are those of its ids (base/key.h). */
 typedef struct td_remote_part {
     int32_t table;
     int64_t n;              /* pull: keys; push: rows of the gradient */
@@ -36,6 +39,7 @@ typedef struct td_remote_part {
 struct td_remote {
     void *self;
     int32_t workers, worker; /* how many replicas the job has, and which this rank runs */
+    bool is_local;           /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
     /* Makes a table known, or finds it by its name; it must be the same one then. */
     td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);
     /* Rows as they are after all updates so far. `begin`: for training. */
@@ -46,7 +50,7 @@ struct td_remote {
     /* outputs[i] = the sum of inputs[i] over the workers, in their order; workers without samples are left out. The first input
      * is the loss, f32 [1], of which the mean over the samples is taken. */
     td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, int64_t samples);
-    /* Up to `most` rows that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
+    /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
                        void *out_rows, int64_t *out_n);
     td_status *(*write)(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows);

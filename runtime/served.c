@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/dedup.h"
+#include "base/key.h"
 #include "base/memory.h"
 #include "graph/op.h"
 #include "runtime/profiler.h"
@@ -48,18 +49,33 @@ static td_status *room_for(td_served_batch *served, int32_t k, int64_t n)
     return NULL;
 }
 
-/* The rows that all lookups of these keys name, one after another. */
+static td_status *check_row(const td_plan_keys *keys, const td_plan_places *places, const td_tensor *ids, int64_t i,
+                            int64_t row)
+{
+    if (row >= 0 && row < keys->rows)
+        return NULL;
+    return td_status_prefix(td_dedup_bad_id(ids->data, ids->dtype, i, places->offset, keys->rows), "input \"%s\"",
+                            places->from);
+}
+
+/* Ids of a hash table wrap around. */
+static int64_t key_at(const td_tensor *ids, int64_t i, int64_t offset)
+{
+    return td_key_of_id((int64_t)((uint64_t)td_dedup_row(ids->data, ids->dtype, i, 0) + (uint64_t)offset));
+}
+
+/* The rows, or keys, that all lookups of these keys name, one after another. */
 static td_status *list_rows(const td_plan_keys *keys, const td_batch *batch, int64_t *rows)
 {
     for (int32_t p = 0; p < keys->n_places; p++) {
         const td_plan_places *places = &keys->places[p];
         const td_tensor *ids = &find_field(batch, places->from)->tensor;
         const int64_t n = ids_of(ids);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && keys->hashed; i++)
+            rows[i] = key_at(ids, i, places->offset);
+        for (int64_t i = 0; i < n && !keys->hashed; i++) {
             rows[i] = td_dedup_row(ids->data, ids->dtype, i, places->offset);
-            if (rows[i] < 0 || rows[i] >= keys->rows)
-                return td_status_prefix(td_dedup_bad_id(ids->data, ids->dtype, i, places->offset, keys->rows),
-                                        "input \"%s\"", places->from);
+            TD_TRY(check_row(keys, places, ids, i, rows[i]));
         }
         rows += n;
     }
@@ -89,6 +105,10 @@ static td_status *group(td_served_batch *served, int32_t k, const td_plan *plan,
     TD_TRY(count_ids(keys, batch, &n));
     TD_TRY(room_for(served, k, n + 1));
     TD_TRY(list_rows(keys, batch, served->rows));
+    if (keys->hashed) {
+        *out_n_keys = td_dedup_keys(served->rows, n, served->scratch, served->keys[k], served->places[k]);
+        return NULL;
+    }
     TD_TRY(td_dedup_group(served->rows, TD_I64, n, 0, keys->rows, served->scratch, &dedup));
     for (int64_t r = 0; r < dedup.n_rows; r++) {
         served->keys[k][r] = dedup.rows[r];

@@ -23,6 +23,7 @@ typedef struct td_store_entry {
     int32_t replica;       /* the first of its copies on devices that read it, in td_store.replicas; -1: none */
     bool is_remote;        /* other ranks have its rows: bytes are 0, there is no address */
     int32_t remote_table;  /* the job's number of it */
+    bool is_hashed;        /* a remote one is a hash table */
     int64_t rows_there;    /* of a remote one: how many rows had begun when a checkpoint was begun */
 } td_store_entry;
 

@@ -1,8 +1,10 @@
 /* Entries of a store whose rows other ranks of a job have: the table is made known to its owners once, with how its rows and
  * their state begin; rows travel when somebody reads or writes them. See store.h. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/key.h"
 #include "base/memory.h"
 #include "runtime/store.h"
 
@@ -23,7 +25,8 @@ static const td_plan_group *group_of(const td_plan *plan, const td_plan_served *
 td_status *td_store_join_remote(td_store *store, const td_plan *plan, int32_t value, td_store_entry *entry)
 {
     const td_value_info *info = &plan->graph->values[value];
-    const td_plan_group *group = group_of(plan, served_called(plan, info->name));
+    const td_plan_served *served = served_called(plan, info->name);
+    const td_plan_group *group = group_of(plan, served);
     const td_slot *slots = NULL;
     td_remote_table table = {.name = info->name,
                              .rows = info->shape.dims[0].constant,
@@ -31,7 +34,9 @@ td_status *td_store_join_remote(td_store *store, const td_plan *plan, int32_t va
                              .dtype = info->dtype,
                              .seed = store->seed,
                              .initial = info->initial,
-                             .rule = group ? group->rule->name : NULL};
+                             .rule = group ? group->rule->name : NULL,
+                             .hashed = served->hashed,
+                             .hash = served->hash};
     table.n_states = group ? td_rule_slots(group->rule, &group->settings, &slots) : 0;
     for (int32_t s = 0; s < table.n_states; s++) {
         table.state_names[s] = slots[s].name;
@@ -39,6 +44,7 @@ td_status *td_store_join_remote(td_store *store, const td_plan *plan, int32_t va
         table.state_initial[s] = slots[s].from_initial_accumulator ? group->settings.initial_accumulator : 0;
     }
     entry->is_remote = entry->by_rows = true;
+    entry->is_hashed = served->hashed;
     return store->remote->add_table(store->remote->self, &table, &entry->remote_table);
 }
 
@@ -100,12 +106,48 @@ static td_status *whole_rows(const td_store_entry *entry, int64_t first, int64_t
                     entry->name, width);
 }
 
-static td_status *keys_of(int64_t row, int64_t rows, int64_t **out_keys)
+static td_status *ids_of(int64_t row, int64_t rows, int64_t **out_keys)
 {
     TD_TRY(TD_NEW(*out_keys, rows + 1));
     for (int64_t i = 0; i < rows; i++)
         (*out_keys)[i] = row + i;
     return NULL;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rows of a hash table come in the order of their keys. */
+static td_status *pull_in_order(const td_store *store, const td_store_entry *entry, int64_t row, int64_t rows,
+                                int64_t *keys, char *pulled, char *out)
+{
+    const int64_t row_bytes =
+        td_tensor_elements(&entry->tensor) / entry->tensor.dims[0] * (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    for (int64_t i = 0; i < rows; i++)
+        keys[i] = td_key_of_id(row + i);
+    qsort(keys, (size_t)rows, sizeof *keys, compare_keys);
+    const td_remote_part part = {.table = entry->remote_table, .n = rows, .keys = keys, .rows = pulled};
+    TD_TRY(store->remote->pull(store->remote->self, &part, 1, false));
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(out + (td_id_of_key(keys[i]) - row) * row_bytes, pulled + i * row_bytes, (size_t)row_bytes);
+    return NULL;
+}
+
+static td_status *read_hashed(const td_store *store, const td_store_entry *entry, int64_t row, int64_t rows, void *out)
+{
+    int64_t *keys = NULL;
+    const int64_t elements = td_tensor_elements(&entry->tensor) / entry->tensor.dims[0] * rows;
+    char *pulled = td_calloc((size_t)elements + 1, td_dtype_bytes(entry->tensor.dtype));
+    td_status *status =
+        pulled ? TD_NEW(keys, rows + 1) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for rows of \"%s\"", entry->name);
+    if (!status)
+        status = pull_in_order(store, entry, row, rows, keys, pulled, out);
+    td_free(keys);
+    td_free(pulled);
+    return status;
 }
 
 td_status *td_store_read_remote(const td_store *store, const td_store_entry *entry, int64_t first, int64_t n, void *out)
@@ -114,7 +156,9 @@ td_status *td_store_read_remote(const td_store *store, const td_store_entry *ent
     TD_TRY(whole_rows(entry, first, n, &row, &rows));
     if (!entry->is_parameter)
         return TD_ERROR(TD_UNSUPPORTED, "\"%s\" is the state of a served table: checkpoints have it", entry->name);
-    TD_TRY(keys_of(row, rows, &keys));
+    if (entry->is_hashed)
+        return read_hashed(store, entry, row, rows, out);
+    TD_TRY(ids_of(row, rows, &keys));
     const td_remote_part part = {.table = entry->remote_table, .n = rows, .keys = keys, .rows = out};
     td_status *status = store->remote->pull(store->remote->self, &part, 1, false);
     td_free(keys);
@@ -126,7 +170,7 @@ td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, i
 {
     int64_t row, rows, *keys = NULL;
     TD_TRY(whole_rows(entry, first, n, &row, &rows));
-    TD_TRY(keys_of(row, rows, &keys));
+    TD_TRY(ids_of(row, rows, &keys));
     td_status *status = store->remote->write(store->remote->self, entry->remote_table, entry->array, keys, rows, data);
     td_free(keys);
     return status;

@@ -102,6 +102,22 @@ typedef struct td_job_served {
 /* On a server, after its work. */
 td_job_served td_job_count_served(const td_job *job);
 
+/* ---- hash tables without a job ---- */
+
+/* Owns the hash tables (td_hash of tandem/plan.h) of a process that trains alone:
+ *
+ *     TD_TRY(td_own_tables_create(&own));
+ *     td_hash(&options, (td_hash_options){.match = "table.*"});
+ *     options.remote = td_own_tables_remote(own);
+ *     ...                                                      // plan, store, session; one store at a time
+ *     td_own_tables_destroy(own);                              // after the store */
+typedef struct td_own_tables td_own_tables;
+td_status *td_own_tables_create(td_own_tables **out_tables) TD_MUST_USE;
+void td_own_tables_destroy(td_own_tables *tables); /* NULL is fine */
+const td_remote *td_own_tables_remote(const td_own_tables *tables);
+/* What they take now; not while a session runs. */
+td_job_served td_own_tables_count(const td_own_tables *tables);
+
 #ifdef __cplusplus
 }
 #endif

@@ -112,6 +112,37 @@ typedef struct td_table_options {
     int64_t least_bytes;    /* tables that take less, state included, stay in memory */
 } td_table_options;
 
+/* Which rows of a hash table go where it has more than its capacity. */
+typedef enum td_evict {
+    TD_EVICT_LEAST_RECENT = 0, /* those that no window named for longest (LRU) */
+    TD_EVICT_LEAST_OFTEN /* those that the fewest windows named since they began, and of these the least recent (LFU) */
+} td_evict;
+
+/* A table whose ids are any 64-bit numbers, negative ones too: it has a row for each id that training has named, and no others. The
+ * rows of its shape say nothing, save what a plan shows. Without further settings it is, bit for bit, an array of these rows.
+ * All rules count windows (steps) that name an id, and depend on nothing else: results are the same for any number of owners. */
+typedef struct td_hash_options {
+    const char *match; /* parameters by name, * for any characters */
+    int64_t
+        admit_count; /* a row begins with the so manyth window that names its id, and has its initial values before; 0: 1 */
+    double admit_probability; /* and then by chance, drawn anew by each window from seed, id and window; 0: 1 */
+    int64_t capacity;         /* rows at most, and ids that wait for admission at most; 0: any number */
+    int64_t live;             /* windows without its id after which a row goes; 0: it stays */
+    td_evict evict;           /* with capacity */
+    int32_t reserved;
+} td_hash_options;
+
+/* Whether ids may be named without getting a row. */
+static inline bool td_hash_admits_some(const td_hash_options *hash)
+{
+    return hash->admit_count > 1 || (hash->admit_probability > 0 && hash->admit_probability < 1);
+}
+
+typedef struct td_hash_list {
+    td_hash_options *items; /* their patterns are owned */
+    int64_t n, capacity;
+} td_hash_list;
+
 /* Made by td_train_defaults, changed by the calls below or by assigning the plain fields. */
 typedef struct td_train_options {
     uint64_t seed;
@@ -142,6 +173,7 @@ typedef struct td_train_options {
      * serve_embedding the tables of all lookups live on its servers. NULL: it trains alone. Must outlive what is planned. */
     const td_remote *remote;
     bool serve_embedding; /* offload.embedding = ps */
+    td_hash_list hashes;  /* by td_hash */
     td_option_list devices, placements, groups, keep_fp32, recompute, report_gradients;
     char *default_device;
     td_machine *machine;
@@ -165,6 +197,9 @@ void td_group(td_train_options *options, const char *match, td_optimizer optimiz
 
 /* How tables are kept; copies the text. */
 void td_tables(td_train_options *options, td_table_options tables);
+/* Tables whose names match, and that no earlier call matched, are hash tables (td_hash_options); copies the text. `remote` must be set:
+ * a job's, or td_own_tables of tandem/job.h in a process that trains alone. */
+void td_hash(td_train_options *options, td_hash_options hash);
 /* Ops whose name matches stay f32 whatever the precision. */
 void td_keep_fp32(td_train_options *options, const char *match);
 /* Ops whose name matches are computed again in backward instead of keeping their results until then: the same bits, fewer bytes.
@@ -256,11 +291,14 @@ typedef struct td_measured_rates {
 } td_measured_rates;
 td_status *td_plan_measure_rates(const td_plan *plan, int32_t device, td_measured_rates *out_rates) TD_MUST_USE;
 
-/* A table that the servers of a job own (serve_embedding); bytes of one row and of its state, the most distinct ids that one worker
+/* A table that the servers of a job own (serve_embedding), or a hash table; bytes of one row and of its state, the most distinct ids that one worker
  * has of it in a step, and what travels for them. */
 typedef struct td_plan_served_summary {
     const char *name;
     int64_t rows, row_bytes, state_bytes, keys, pull_bytes, push_bytes;
+    bool hashed;
+    double overhead_bytes; /* of a row at most: what finding it, and its rules, take on top */
+    int64_t most_rows;     /* that there may be: a hash table's capacity; 0: any number of 64-bit ids */
 } td_plan_served_summary;
 /* By index, in the order of names. False past the last one. */
 bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_summary *out_table);

@@ -1,0 +1,160 @@
+/* See key_set.h. */
+#include "ps/key_set.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+static bool is_dated(const td_key_policy *policy)
+{
+    return policy->capacity || policy->live || policy->always_dated;
+}
+
+static td_status *init_rules(td_key_set *set)
+{
+    const td_key_policy *policy = &set->policy;
+    if (policy->live)
+        TD_TRY(td_victims_init(&set->oldest, 1));
+    if (!policy->capacity)
+        return NULL;
+    TD_TRY(td_victims_init(&set->beyond, policy->parts));
+    return TD_NEW(set->in_part, policy->parts);
+}
+
+static size_t marks_bytes(const td_key_set *set)
+{
+    return (size_t)set->index.most_slots * sizeof *set->used;
+}
+
+td_status *td_key_set_init(td_key_set *set, const td_key_policy *policy, int64_t most_slots)
+{
+    *set = (td_key_set){.policy = *policy};
+    TD_TRY(td_key_index_init(&set->index, most_slots));
+    TD_TRY(init_rules(set));
+    if (is_dated(policy))
+        set->used = td_reserve(marks_bytes(set));
+    if (policy->counts)
+        set->counts = td_reserve(marks_bytes(set));
+    if ((!is_dated(policy) || set->used) && (!policy->counts || set->counts))
+        return NULL;
+    return TD_ERROR(TD_OUT_OF_MEMORY, "no address space for %lld keys", (long long)most_slots);
+}
+
+void td_key_set_deinit(td_key_set *set)
+{
+    td_unreserve(set->used, marks_bytes(set));
+    td_unreserve(set->counts, marks_bytes(set));
+    if (set->index.places || set->index.keys)
+        td_key_index_deinit(&set->index);
+    td_victims_deinit(&set->oldest);
+    td_victims_deinit(&set->beyond);
+    td_free(set->in_part);
+    *set = (td_key_set){0};
+}
+
+td_status *td_key_set_clear(td_key_set *set)
+{
+    TD_TRY(td_key_index_clear(&set->index));
+    if (set->used)
+        td_reserve_drop(set->used, marks_bytes(set));
+    if (set->counts)
+        td_reserve_drop(set->counts, marks_bytes(set));
+    if (set->in_part)
+        memset(set->in_part, 0, (size_t)set->policy.parts * sizeof *set->in_part);
+    td_victims_forget(&set->oldest);
+    td_victims_forget(&set->beyond);
+    return NULL;
+}
+
+/* ---- use --------------------------------------------------------------------------------------------------------------------- */
+
+static td_victim_view by_use(const td_key_set *set)
+{
+    return (td_victim_view){.index = &set->index, .used = set->used};
+}
+
+static td_victim_view by_rank(const td_key_set *set)
+{
+    return (td_victim_view){
+        .index = &set->index, .used = set->used, .counts = set->policy.by_count ? set->counts : NULL};
+}
+
+static td_status *touch(td_key_set *set, int64_t slot)
+{
+    const td_victim_view use = by_use(set), rank = by_rank(set);
+    if (set->policy.live)
+        TD_TRY(td_victims_touch(&set->oldest, &use, slot));
+    return set->policy.capacity ? td_victims_touch(&set->beyond, &rank, slot) : NULL;
+}
+
+static td_status *take(td_key_set *set, int64_t key, int64_t *out_slot, bool *out_new)
+{
+    TD_TRY(td_key_index_take(&set->index, key, out_slot, out_new));
+    if (!*out_new)
+        return NULL;
+    if (set->counts)
+        set->counts[*out_slot] = 0;
+    if (set->in_part)
+        set->in_part[td_key_part(key, set->policy.parts)]++;
+    return NULL;
+}
+
+td_status *td_key_set_name(td_key_set *set, int64_t key, uint32_t now, int64_t *out_slot, bool *out_new)
+{
+    TD_TRY(take(set, key, out_slot, out_new));
+    if (set->used)
+        set->used[*out_slot] = now;
+    if (set->counts && set->counts[*out_slot] < UINT32_MAX)
+        set->counts[*out_slot]++;
+    return touch(set, *out_slot);
+}
+
+td_status *td_key_set_put(td_key_set *set, int64_t key, uint32_t used, uint32_t count, int64_t *out_slot, bool *out_new)
+{
+    TD_TRY(take(set, key, out_slot, out_new));
+    if (set->used)
+        set->used[*out_slot] = used;
+    if (set->counts)
+        set->counts[*out_slot] = count;
+    td_victims_forget(&set->oldest); /* a past is not what was collected with */
+    td_victims_forget(&set->beyond);
+    return NULL;
+}
+
+bool td_key_set_remove(td_key_set *set, int64_t key)
+{
+    if (td_key_index_remove(&set->index, key) < 0)
+        return false;
+    if (set->in_part)
+        set->in_part[td_key_part(key, set->policy.parts)]--;
+    return true;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------------------------------- */
+
+/* A part's share of the capacity: all of them together are the whole. */
+static int64_t most_in_part(const td_key_policy *policy, int32_t part)
+{
+    return (int64_t)((__int128)policy->capacity * (part + 1) / policy->parts) -
+           (int64_t)((__int128)policy->capacity * part / policy->parts);
+}
+
+td_status *td_key_set_leaving(td_key_set *set, uint32_t now, int64_t *out_slot)
+{
+    const td_key_policy *policy = &set->policy;
+    const td_victim_view use = by_use(set), rank = by_rank(set);
+    *out_slot = TD_NO_SLOT;
+    if (policy->live && now > policy->live)
+        TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(now - policy->live), out_slot));
+    for (int32_t p = 0; set->in_part && *out_slot < 0 && p < policy->parts; p++)
+        if (set->in_part[p] > most_in_part(policy, p))
+            TD_TRY(td_victims_first(&set->beyond, &rank, p, UINT32_MAX, out_slot));
+    return NULL;
+}
+
+int64_t td_key_set_bytes(const td_key_set *set)
+{
+    const int64_t marks = (set->used != NULL) + (set->counts != NULL);
+    return td_key_index_bytes(&set->index) + marks * set->index.n_slots * (int64_t)sizeof *set->used +
+           td_victims_bytes(&set->oldest) + td_victims_bytes(&set->beyond);
+}

@@ -1,0 +1,46 @@
+/* Which keys of a set go first: the least recently, or least often used ones of each part, found without a list through all keys.
+ *
+ * A look at all keys now and then collects the first 32nd of each part, in order; what is used afterwards comes back in at its
+ * new place where that lies among them. So taking the first one is exact, and costs on average the look at a few keys. The order
+ * is total: count (where asked for), last use, key. It does not depend on when all keys are looked at, nor on slots. */
+#ifndef TANDEM_PS_VICTIMS_H
+#define TANDEM_PS_VICTIMS_H
+
+#include "ps/key_index.h"
+
+typedef struct td_victim {
+    uint32_t count, used, slot;
+    int64_t key;
+} td_victim;
+
+typedef struct td_victim_heap {
+    td_victim *items; /* the first one on top */
+    int64_t n, capacity;
+    td_victim bound; /* keys that are not here come after it */
+    bool is_known;   /* false: look at all keys first */
+} td_victim_heap;
+
+typedef struct td_victims {
+    td_victim_heap *heaps; /* of each part */
+    int32_t parts;
+} td_victims;
+
+/* What there is to choose among; counts NULL: only the last use counts. */
+typedef struct td_victim_view {
+    const td_key_index *index;
+    const uint32_t *used, *counts;
+} td_victim_view;
+
+td_status *td_victims_init(td_victims *victims, int32_t parts) TD_MUST_USE;
+void td_victims_deinit(td_victims *victims);
+/* Forgets what was collected: everything may have changed. */
+void td_victims_forget(td_victims *victims);
+/* The key in `slot` was used, or is new. */
+td_status *td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot) TD_MUST_USE;
+/* The first key of a part, or TD_NO_SLOT: there is none, or it was last used after window `latest`, which is for an order by last
+ * use alone (UINT32_MAX: whenever). It stays until it is used or removed. */
+td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int32_t part, uint32_t latest,
+                            int64_t *out_slot) TD_MUST_USE;
+int64_t td_victims_bytes(const td_victims *victims);
+
+#endif
