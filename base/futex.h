@@ -1,4 +1,5 @@
-/* Waiting on a 32-bit word in memory, as the kernel offers it. Private to this process.
+/* Waiting on a 32-bit word in memory, as the kernel offers it. Private to this process, but for those named _shared, whose word
+ * may lie in memory that several map.
  *
  * Wait returns when woken, when the word is not `expected`, after the time, or for no reason at all: callers look at
  * the word again. */
@@ -28,6 +29,17 @@ static inline void td_futex_wake_one(atomic_uint *word)
 static inline void td_futex_wake_all(atomic_uint *word)
 {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static inline void td_futex_wait_shared(atomic_uint *word, unsigned expected, int64_t nanoseconds)
+{
+    struct timespec limit = {(time_t)(nanoseconds / 1000000000), (long)(nanoseconds % 1000000000)};
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, expected, nanoseconds < 0 ? NULL : &limit, NULL, 0);
+}
+
+static inline void td_futex_wake_shared(atomic_uint *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Says to the core that this is a spin loop. */

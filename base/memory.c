@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memory_count.h"
+
 enum { HEADER_BYTES = 64, HUGE_PAGE_BYTES = 2 << 20 };
 
 typedef struct header {
@@ -169,6 +171,19 @@ size_t td_page_bytes(void)
 {
     long bytes = sysconf(_SC_PAGESIZE);
     return bytes > 0 ? (size_t)bytes : 4096;
+}
+
+bool td_memory_count(size_t bytes)
+{
+    if (should_fail())
+        return false;
+    count_allocation(bytes);
+    return true;
+}
+
+void td_memory_uncount(size_t bytes)
+{
+    count_free(bytes);
 }
 
 td_memory_counters td_memory_read(void)

@@ -7,17 +7,10 @@
 #include "base/record.h"
 #include "ps/job_state.h"
 
-td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer)
+td_status *td_client_room(td_job *job, td_room which, int64_t bytes, void *out_pointer)
 {
-    if (bytes > job->staging_bytes[which]) {
-        td_free(job->staging[which]);
-        job->staging_bytes[which] = 0;
-        job->staging[which] = td_realloc(NULL, (size_t)bytes, 1);
-        if (!job->staging[which])
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages of %" PRId64 " bytes", bytes);
-        job->staging_bytes[which] = bytes;
-    }
-    *(char **)out_pointer = job->staging[which];
+    TD_TRY(td_comm_buffer_room(job->comm, &job->rooms[which], bytes));
+    *(char **)out_pointer = job->rooms[which].data;
     return NULL;
 }
 
@@ -28,6 +21,7 @@ static td_status *ask(td_job *job, int32_t server, td_parcel *question, td_parce
 {
     question->peer = answer->peer = job->first_server + server;
     question->number = answer->number = (uint64_t)++job->asked;
+    question->words[TD_WORD_APPLIED] = (uint64_t)job->pushed;
     answer->kind = td_reply_of(question->kind);
     td_comm_receive(job->comm, answer);
     td_comm_send(job->comm, question);
@@ -109,11 +103,6 @@ static td_status *add_table(void *self, const td_remote_table *table, int32_t *o
 
 /* ---- a message to each server -------------------------------------------------------------------------------------------------- */
 
-/* The stretch of a part that a server owns. */
-typedef struct stretch {
-    int64_t first, n;
-} stretch;
-
 static int64_t stretch_end(const td_job *job, const td_remote_part *part, const int64_t *keys, int64_t n,
                            int32_t server)
 {
@@ -121,43 +110,66 @@ static int64_t stretch_end(const td_job *job, const td_remote_part *part, const 
     return server + 1 == job->servers ? n : td_first_at_least(keys, n, td_owner_begin(d, server + 1, job->servers));
 }
 
-/* One message per server, all in one piece of memory. */
-typedef struct exchange {
-    td_parcel *questions, *answers;
-    stretch *stretches; /* [server, part] */
-} exchange;
-
-static td_status *begin_round(const td_job *job, int32_t parts, exchange *r)
+/* Until the servers have read what the last round asked. */
+static td_status *settle(const td_job *job, td_round *r)
 {
-    *r = (exchange){0};
-    TD_TRY(TD_NEW(r->questions, job->servers));
-    TD_TRY(TD_NEW(r->answers, job->servers));
-    return TD_NEW(r->stretches, (int64_t)job->servers * parts + 1);
+    for (int32_t s = 0; s < job->servers && r->under_way; s++)
+        TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
+    r->under_way = false;
+    return NULL;
 }
 
-static void end_round(exchange *r)
+td_status *td_client_settle(td_job *job)
+{
+    TD_TRY(settle(job, &job->pulling));
+    return settle(job, &job->pushing);
+}
+
+static void free_round(td_round *r)
 {
     td_free(r->questions);
     td_free(r->answers);
     td_free(r->stretches);
+    *r = (td_round){0};
+}
+
+void td_client_release(td_job *job)
+{
+    free_round(&job->pulling);
+    free_round(&job->pushing);
+    for (int32_t i = 0; i < TD_ROOMS; i++)
+        td_comm_buffer_free(NULL, &job->rooms[i]);
+}
+
+static td_status *begin_round(const td_job *job, int32_t parts, td_round *r)
+{
+    TD_TRY(settle(job, r));
+    if (r->questions && parts <= r->most_parts)
+        return NULL;
+    free_round(r);
+    TD_TRY(TD_NEW(r->questions, job->servers));
+    TD_TRY(TD_NEW(r->answers, job->servers));
+    TD_TRY(TD_NEW(r->stretches, (int64_t)job->servers * parts + 1));
+    r->most_parts = parts;
+    return NULL;
 }
 
 /* ---- pull ---------------------------------------------------------------------------------------------------------------------- */
 
-static void cut_pull(const td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+static void cut_pull(const td_job *job, const td_remote_part *parts, int32_t n, const td_round *r)
 {
     for (int32_t p = 0; p < n; p++) {
         int64_t first = 0;
         for (int32_t s = 0; s < job->servers; s++) {
             const int64_t end = stretch_end(job, &parts[p], parts[p].keys, parts[p].n, s);
-            r->stretches[s * n + p] = (stretch){first, end - first};
+            r->stretches[s * n + p] = (td_stretch){first, end - first};
             first = end;
         }
     }
 }
 
 /* Writes a server's question at `out`; returns its bytes, and those of the answer. */
-static int64_t write_pull(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, char *out,
+static int64_t write_pull(const td_job *job, const td_remote_part *parts, int32_t n, const td_stretch *of, char *out,
                           int64_t *out_answer)
 {
     td_wire_part *wire = (td_wire_part *)(void *)out;
@@ -174,7 +186,7 @@ static int64_t write_pull(const td_job *job, const td_remote_part *parts, int32_
 }
 
 /* Rows of a server's answer to where the parts want them. */
-static void spread(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, const char *rows)
+static void spread(const td_job *job, const td_remote_part *parts, int32_t n, const td_stretch *of, const char *rows)
 {
     for (int32_t p = 0; p < n; p++) {
         const int64_t row_bytes = row_bytes_of(job, parts[p].table, 0);
@@ -184,45 +196,59 @@ static void spread(const td_job *job, const td_remote_part *parts, int32_t n, co
     }
 }
 
-static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, const exchange *r)
+/* One part's rows lie one after another: they are brought straight to where they are wanted, unless servers of this host write
+ * them into memory of ours. */
+static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_t n, char **out_rows)
 {
-    int64_t keys = 0, bytes = 0;
+    int64_t bytes = 0;
+    bool all_far = true;
+    for (int32_t p = 0; p < n; p++)
+        bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
+    for (int32_t s = 0; s < job->servers; s++)
+        all_far = all_far && s != job->server && !td_comm_is_near(job->comm, job->first_server + s);
+    *out_rows = parts[0].rows;
+    return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS, bytes + 1, out_rows) : NULL;
+}
+
+static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, td_round *r)
+{
+    int64_t keys = 0;
     char *questions = NULL, *answers = NULL;
     cut_pull(job, parts, n, r);
-    for (int32_t p = 0; p < n; p++) {
+    for (int32_t p = 0; p < n; p++)
         keys += parts[p].n;
-        bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
-    }
-    TD_TRY(td_client_room(job, 0, job->servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t),
+    TD_TRY(td_client_room(job, TD_ROOM_PULL_KEYS,
+                          job->servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t),
                           &questions));
-    if (n > 1)
-        TD_TRY(td_client_room(job, 1, bytes + 1, &answers));
-    else
-        answers = parts[0].rows; /* the stretches of one part lie one after another */
+    TD_TRY(room_for_rows(job, parts, n, &answers));
+    const bool spreads = answers != parts[0].rows;
     for (int32_t s = 0; s < job->servers; s++) {
         int64_t answer = 0;
         const int64_t question = write_pull(job, parts, n, &r->stretches[s * n], questions, &answer);
         const uint64_t number = (uint64_t)++job->asked;
-        r->questions[s] = (td_parcel){.peer = job->first_server + s,
-                                      .kind = TD_ASK_PULL,
-                                      .number = number,
-                                      .words = {(uint64_t)job->pushed, (uint64_t)n, begin},
-                                      .data = questions,
-                                      .bytes = question};
         r->answers[s] = (td_parcel){.peer = job->first_server + s,
                                     .kind = td_reply_of(TD_ASK_PULL),
                                     .number = number,
                                     .data = answers,
-                                    .bytes = answer};
+                                    .bytes = answer,
+                                    .buffer = spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
+        r->questions[s] = (td_parcel){.peer = job->first_server + s,
+                                      .kind = TD_ASK_PULL,
+                                      .number = number,
+                                      .words = {(uint64_t)n, begin, [TD_WORD_APPLIED] = (uint64_t)job->pushed},
+                                      .data = questions,
+                                      .bytes = question,
+                                      .buffer = &job->rooms[TD_ROOM_PULL_KEYS],
+                                      .answer = &r->answers[s]};
         td_comm_receive(job->comm, &r->answers[s]);
         td_comm_send(job->comm, &r->questions[s]);
         questions += question;
         answers += answer;
     }
+    r->under_way = true;
     for (int32_t s = 0; s < job->servers; s++) {
-        TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
         TD_TRY(td_comm_wait(job->comm, &r->answers[s]));
-        if (n > 1)
+        if (spreads)
             spread(job, parts, n, &r->stretches[s * n], r->answers[s].data);
     }
     return NULL;
@@ -239,12 +265,11 @@ static void record_pull(const td_job *job, const td_remote_part *parts, int32_t 
 static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
 {
     td_job *job = self;
-    exchange r;
     const uint64_t from = td_record_begin();
-    td_status *status = begin_round(job, n, &r);
-    if (!status && n)
-        status = pull_round(job, parts, n, begin, &r);
-    end_round(&r);
+    if (!n)
+        return NULL;
+    TD_TRY(begin_round(job, n, &job->pulling));
+    td_status *status = pull_round(job, parts, n, begin, &job->pulling);
     record_pull(job, parts, n, from);
     return status;
 }
@@ -252,7 +277,7 @@ static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool 
 /* ---- push ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Places ascend with their keys, so the rows of a server are a stretch of the gradient too. */
-static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, const td_round *r)
 {
     for (int32_t p = 0; p < n; p++) {
         int64_t first = 0;
@@ -267,13 +292,13 @@ static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, 
                 else
                     end = middle;
             }
-            r->stretches[s * n + p] = (stretch){first, end - first};
+            r->stretches[s * n + p] = (td_stretch){first, end - first};
             first = end;
         }
     }
 }
 
-static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_t n, const stretch *of, char *out)
+static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_t n, const td_stretch *of, char *out)
 {
     td_wire_part *wire = (td_wire_part *)(void *)out;
     int64_t *keys = (int64_t *)(void *)(wire + n);
@@ -295,7 +320,7 @@ static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_
     return bytes;
 }
 
-static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, const exchange *r)
+static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, td_round *r)
 {
     enum { ALIGNED = 8 };
     int64_t bytes =
@@ -305,7 +330,7 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
     for (int32_t p = 0; p < n; p++)
         bytes += parts[p].n *
                  (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
-    TD_TRY(td_client_room(job, 0, bytes, &out));
+    TD_TRY(td_client_room(job, TD_ROOM_PUSH, bytes, &out));
     job->pushed++;
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
@@ -315,12 +340,12 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
                         .number = (uint64_t)++job->asked,
                         .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker, td_record_current.step},
                         .data = out,
-                        .bytes = length};
+                        .bytes = length,
+                        .buffer = &job->rooms[TD_ROOM_PUSH]};
         td_comm_send(job->comm, &r->questions[s]);
         out += (length + ALIGNED - 1) / ALIGNED * ALIGNED;
     }
-    for (int32_t s = 0; s < job->servers; s++)
-        TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
+    r->under_way = true;
     return NULL;
 }
 
@@ -333,15 +358,15 @@ static void record_push(const td_job *job, const td_remote_part *parts, int32_t 
     td_record_end(TD_RECORD_PUSH, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
 }
 
+/* Returns before the servers have read it: the next push waits for that. */
 static td_status *push(void *self, const td_remote_part *parts, int32_t n)
 {
     td_job *job = self;
-    exchange r;
     const uint64_t from = td_record_begin();
-    td_status *status = begin_round(job, n, &r);
-    if (!status && n)
-        status = push_round(job, parts, n, &r);
-    end_round(&r);
+    if (!n)
+        return NULL;
+    TD_TRY(begin_round(job, n, &job->pushing));
+    td_status *status = push_round(job, parts, n, &job->pushing);
     record_push(job, parts, n, from);
     return status;
 }
@@ -359,7 +384,7 @@ static td_status *read_rows(void *self, int32_t table, int32_t array, int64_t *c
     int32_t server = (int32_t)(*cursor >> CURSOR_BITS);
     char *room = NULL;
     *out_n = 0;
-    TD_TRY(td_client_room(job, 1, most * (row_bytes + (int64_t)sizeof *out_keys), &room));
+    TD_TRY(td_client_room(job, TD_ROOM_ROWS_IN, most * (row_bytes + (int64_t)sizeof *out_keys), &room));
     td_parcel question = {.kind = TD_ASK_READ,
                           .words = {(uint64_t)table, (uint64_t)array, (uint64_t)(*cursor & mask), (uint64_t)most}};
     td_parcel answer = {.data = room, .bytes = most * (row_bytes + (int64_t)sizeof *out_keys)};
@@ -380,7 +405,7 @@ static td_status *write_some(td_job *job, int32_t server, int32_t table, int32_t
 {
     const int64_t row_bytes = row_bytes_of(job, table, array);
     char *room = NULL;
-    TD_TRY(td_client_room(job, 0, n * (row_bytes + (int64_t)sizeof *keys), &room));
+    TD_TRY(td_client_room(job, TD_ROOM_ROWS_OUT, n * (row_bytes + (int64_t)sizeof *keys), &room));
     memcpy(room, keys, (size_t)n * sizeof *keys);
     memcpy(room + n * (int64_t)sizeof *keys, rows, (size_t)(n * row_bytes));
     td_parcel question = {.kind = TD_ASK_WRITE,

@@ -26,20 +26,26 @@ bool td_comm_is_wanted(void)
 
 static void destroy(td_comm *comm)
 {
+    while (comm->requests) {
+        td_arrival *arrival = (td_arrival *)comm->requests;
+        comm->requests = arrival->request.next;
+        td_comm_free_arrival(comm, arrival);
+    }
     while (comm->arrived) {
         td_arrival *arrival = comm->arrived;
         comm->arrived = arrival->next;
-        td_comm_free_arrival(arrival);
+        td_comm_free_arrival(comm, arrival);
     }
-    while (comm->requests) {
-        td_request *request = comm->requests;
-        comm->requests = request->next;
-        td_comm_free_request(request);
+    while (comm->idle) {
+        td_arrival *arrival = comm->idle;
+        comm->idle = arrival->next;
+        td_free(arrival->room);
+        td_free(arrival);
     }
     td_status_destroy(comm->failure);
     pthread_mutex_destroy(&comm->mutex);
     pthread_cond_destroy(&comm->changed);
-    pthread_cond_destroy(&comm->work);
+    td_near_destroy(comm->near);
     td_free(comm->peers);
     td_free(comm);
 }
@@ -65,16 +71,18 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
     comm->requests_end = &comm->requests;
     pthread_mutex_init(&comm->mutex, NULL);
     init_condition(&comm->changed);
-    init_condition(&comm->work);
-    if (td_thread_create(&comm->thread, td_comm_main, comm) != 0) {
+    td_status *status = td_near_create(!options->all_far, &comm->near);
+    if (!status && td_thread_create(&comm->thread, td_comm_main, comm) != 0)
+        status = TD_ERROR(TD_IO, "no thread for communication");
+    if (status) {
         destroy(comm);
-        return TD_ERROR(TD_IO, "no thread for communication");
+        return status;
     }
     pthread_mutex_lock(&comm->mutex);
     while (!comm->opened && !comm->stopped)
         pthread_cond_wait(&comm->changed, &comm->mutex);
-    td_status *status = comm->failure;
-    comm->failure = status ? NULL : comm->failure;
+    status = comm->failure;
+    comm->failure = NULL;
     pthread_mutex_unlock(&comm->mutex);
     if (status) {
         pthread_join(comm->thread, NULL);
@@ -98,7 +106,7 @@ bool td_comm_close(td_comm *comm, const td_status *error)
             *end = '\0';
     }
     comm->closing = true;
-    pthread_cond_signal(&comm->work);
+    td_near_ring_own(comm->near);
     pthread_mutex_unlock(&comm->mutex);
     pthread_join(comm->thread, NULL);
     bool finalized = comm->finalized;
@@ -157,7 +165,7 @@ void td_comm_note_failure(td_comm *comm, td_status *status)
     else
         comm->failure = status;
     pthread_cond_broadcast(&comm->changed);
-    pthread_cond_signal(&comm->work);
+    td_near_ring_own(comm->near);
 }
 
 void td_comm_fail(td_comm *comm, td_status *status)
@@ -206,32 +214,30 @@ static void hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parce
                                             (long long)parcel->bytes));
         return;
     }
-    if (arrival->parcel.bytes)
+    parcel->lent = arrival->parcel.lent;
+    parcel->lending = arrival->parcel.lending;
+    if (arrival->parcel.bytes && !parcel->lent && !arrival->parcel.in_place)
         memcpy(parcel->data, arrival->parcel.data, (size_t)arrival->parcel.bytes);
     parcel->bytes = arrival->parcel.bytes;
     memcpy(parcel->words, arrival->parcel.words, sizeof parcel->words);
     parcel->done = true;
+    td_comm_note_answer(comm, parcel);
 }
 
 static void queue_request(td_comm *comm, td_arrival *arrival)
 {
-    td_request *request = NULL;
-    td_status *status = TD_NEW(request, 1);
-    if (status) {
-        td_comm_note_failure(comm, status);
-        td_comm_free_arrival(arrival);
-        return;
-    }
     const td_parcel *parcel = &arrival->parcel;
-    *request = (td_request){.from = parcel->peer,
-                            .kind = parcel->kind,
-                            .number = parcel->number,
-                            .data = parcel->data,
-                            .bytes = parcel->bytes};
+    td_request *request = &arrival->request;
+    request->from = parcel->peer;
+    request->kind = parcel->kind;
+    request->number = parcel->number;
+    request->data = parcel->lent ? parcel->lent : parcel->data;
+    request->bytes = parcel->bytes;
+    request->lending = parcel->lending;
+    request->next = NULL;
     memcpy(request->words, parcel->words, sizeof request->words);
     *comm->requests_end = request;
     comm->requests_end = &request->next;
-    td_free(arrival);
 }
 
 /* The place in the list of an arrival that answers; *place NULL: there is none. */
@@ -248,7 +254,7 @@ static void give(td_comm *comm, td_arrival **at, td_parcel *parcel)
     td_arrival *arrival = *at;
     *at = arrival->next;
     hand_over(comm, arrival, parcel);
-    td_comm_free_arrival(arrival);
+    td_comm_free_arrival(comm, arrival);
 }
 
 void td_comm_keep(td_comm *comm, td_arrival *arrival)
@@ -270,50 +276,79 @@ void td_comm_complete(td_comm *comm, td_arrival *arrival)
     pthread_cond_broadcast(&comm->changed);
 }
 
-void td_comm_free_arrival(td_arrival *arrival)
+td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes)
 {
-    td_free(arrival->parcel.data);
-    td_free(arrival);
+    td_arrival *arrival = comm->idle;
+    if (arrival)
+        comm->idle = arrival->next;
+    else
+        arrival = td_calloc(1, sizeof *arrival);
+    if (arrival && bytes > arrival->room_bytes) {
+        td_free(arrival->room);
+        arrival->room = td_realloc(NULL, (size_t)bytes, 1);
+        arrival->room_bytes = arrival->room ? bytes : 0;
+    }
+    if (arrival && bytes > arrival->room_bytes) {
+        td_comm_free_arrival(comm, arrival);
+        return NULL;
+    }
+    if (arrival)
+        *arrival = (td_arrival){.room = arrival->room, .room_bytes = arrival->room_bytes};
+    return arrival;
 }
 
-void td_comm_free_request(td_request *request)
+void td_comm_free_arrival(td_comm *comm, td_arrival *arrival)
+{
+    arrival->next = comm->idle;
+    comm->idle = arrival;
+}
+
+void td_comm_free_request(td_comm *comm, td_request *request)
 {
     if (!request)
         return;
-    td_free(request->data);
-    td_free(request);
+    if (request->lending >= 0 && !request->freed_by_answer)
+        td_near_give_back(comm->near, request->from, request->lending);
+    pthread_mutex_lock(&comm->mutex);
+    td_comm_free_arrival(comm, (td_arrival *)request);
+    pthread_mutex_unlock(&comm->mutex);
 }
 
 /* ---- parcels --------------------------------------------------------------------------------------------------------------- */
 
-/* To this rank itself: into what waits for it, or into a copy. */
+/* To this rank itself: into what waits for it, or into an arrival. */
 static void send_to_self(td_comm *comm, td_parcel *parcel)
 {
+    const bool lent = parcel->lending >= 0;
+    td_arrival as_if = {.parcel = *parcel}, *arrival = NULL;
+    as_if.parcel.lent = lent ? parcel->data : NULL;
     td_parcel *waiting = NULL;
-    td_arrival *arrival = NULL;
+    parcel->letter_out = true;
+    parcel->ended = parcel->bytes;
     if (parcel->kind >= TD_REPLIES)
         waiting = td_comm_take_expected(comm, parcel->peer, parcel->kind, parcel->number);
     if (waiting) {
-        const td_arrival as_if = {.parcel = *parcel};
         hand_over(comm, &as_if, waiting);
     } else {
-        arrival = td_calloc(1, sizeof *arrival);
-        void *data = parcel->bytes ? td_calloc((size_t)parcel->bytes, 1) : NULL;
-        if (!arrival || (parcel->bytes && !data)) {
-            td_free(arrival);
-            td_free(data);
+        arrival = td_comm_take_arrival(comm, lent ? 0 : parcel->bytes);
+        if (!arrival) {
             td_comm_note_failure(comm, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes",
                                                 (long long)parcel->bytes));
             return;
         }
-        arrival->parcel = *parcel;
-        arrival->parcel.data = data;
-        if (parcel->bytes)
-            memcpy(data, parcel->data, (size_t)parcel->bytes);
+        arrival->parcel = as_if.parcel;
+        arrival->parcel.data = arrival->room;
+        if (parcel->bytes && !lent)
+            memcpy(arrival->room, parcel->data, (size_t)parcel->bytes);
+        if (parcel->answer && parcel->answer->buffer) {
+            arrival->request.answer = parcel->answer->data;
+            arrival->request.answer_bytes = parcel->answer->bytes;
+            arrival->request.freed_by_answer = true;
+        }
         td_comm_keep(comm, arrival);
         td_comm_complete(comm, arrival);
     }
-    parcel->done = true;
+    td_comm_check(comm, parcel);
     pthread_cond_broadcast(&comm->changed);
 }
 
@@ -323,7 +358,12 @@ void td_comm_send(td_comm *comm, td_parcel *parcel)
     parcel->begun = parcel->ended = 0;
     parcel->under_way = 0;
     parcel->is_receive = parcel->letter_out = parcel->done = false;
+    parcel->question = NULL;
+    parcel->lent = NULL;
     pthread_mutex_lock(&comm->mutex);
+    td_comm_lend(comm, parcel);
+    if (parcel->answer)
+        parcel->answer->question = parcel;
     if (comm->failure) {
         /* its wait says so */
     } else if (parcel->peer == comm->rank) {
@@ -331,7 +371,7 @@ void td_comm_send(td_comm *comm, td_parcel *parcel)
     } else {
         *comm->submitted_end = parcel;
         comm->submitted_end = &parcel->next;
-        pthread_cond_signal(&comm->work);
+        td_near_ring_own(comm->near);
     }
     pthread_mutex_unlock(&comm->mutex);
 }
@@ -342,6 +382,9 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
     parcel->under_way = 0;
     parcel->is_receive = true;
     parcel->done = false;
+    parcel->lending = -1;
+    parcel->lent = NULL;
+    parcel->question = NULL;
     pthread_mutex_lock(&comm->mutex);
     td_arrival **at = find_arrival(comm, parcel->peer, parcel->kind, parcel->number);
     if (comm->failure) {
@@ -349,7 +392,8 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
     } else if (!*at) {
         parcel->next = comm->expected;
         comm->expected = parcel;
-        pthread_cond_signal(&comm->work); /* an answer is near: shorter rests */
+        if (parcel->peer != comm->rank && !td_near_is(comm->near, parcel->peer))
+            td_near_ring_own(comm->near); /* an answer is near: shorter rests */
     } else if ((*at)->parcel.done) {
         give(comm, at, parcel);
     } else {
@@ -394,6 +438,8 @@ td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
     if (!parcel->done)
         status = failed(comm);
     pthread_mutex_unlock(&comm->mutex);
+    if (!status && parcel->is_receive && parcel->lent)
+        td_comm_take_lent(comm, parcel);
     return status;
 }
 

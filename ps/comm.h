@@ -1,8 +1,8 @@
 /* Messages between the ranks of a distributed job, over MPI.
  *
  * One thread per rank, the communication thread, calls MPI (MPI_THREAD_FUNNELED) and nobody else does. Other threads hand it
- * parcels and sleep until they are through. It looks with MPI_Testsome and rests between looks, longer the longer nothing
- * happens, so ranks that share cores do not take them from each other. Only two-sided calls are used.
+ * parcels and sleep until they are through. It looks with MPI_Testsome and rests between looks, until a rank of its host rings,
+ * or, where there are others, longer the longer nothing happens; so ranks that share cores do not take them from each other. Only two-sided calls are used.
  *
  *     td_comm *comm = NULL;
  *     TD_TRY(td_comm_open(&options, &comm));                  // every rank of the job, at the same time
@@ -17,6 +17,9 @@
  * in the sender until the receiver has room for it. Letters travel into a fixed number of posted receives, so a sender whose
  * receiver is slow waits too. Whoever asks must bound what it asks before it has the answers.
  *
+ * Ranks of one host exchange long messages without copies by MPI where their bytes lie in a td_buffer (ps/near.h); what a caller
+ * sees is the same. A message to this rank itself is handed over likewise, or copied.
+ *
  * Every wait ends: with the message, or with the job's failure. A rank fails the job for itself, and tells the others, when
  * a peer's process on the same host has ended (seen within two TD_COMM_LOOK_NS), when a peer was not heard of for
  * options.deadline_s, when a message that somebody waits for does not come for options.patience_s although its sender lives,
@@ -30,8 +33,8 @@
 #include "tandem/status.h"
 
 enum {
-    TD_COMM_WORDS = 4,
-    TD_COMM_INLINE = 3584,
+    TD_COMM_WORDS = 5,
+    TD_COMM_INLINE = 3456,
     TD_COMM_CHUNK = 1 << 22,
     TD_COMM_CHUNKS = 4,
     TD_COMM_NAME = 64,
@@ -43,10 +46,12 @@ enum {
 enum { TD_REQUESTS = 16, TD_REPLIES = 32 };
 
 typedef struct td_comm td_comm;
+typedef struct td_buffer td_buffer;
 
 typedef struct td_comm_options {
     double deadline_s, patience_s; /* 0: 60 and 600 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
+    bool all_far;                  /* ranks of one host share no memory: for tests */
 } td_comm_options;
 
 /* One message on its way. The first fields are the caller's; nothing may be touched between start and the end of the wait. */
@@ -57,11 +62,20 @@ typedef struct td_parcel {
     uint64_t words[TD_COMM_WORDS]; /* received ones: of the letter */
     void *data;
     int64_t bytes; /* a receive: room, then how many came */
+    /* A send: data lies in it, so a near rank reads it there; the parcel is through once it has. A receive that answers a
+     * request: a near rank writes there. NULL: neither. */
+    const td_buffer *buffer;
+    struct td_parcel *answer; /* a request: where its answer is waited for; it may come in place */
+    bool by_reference;        /* a receive: data becomes where the bytes lie, until td_comm_release */
+    bool in_place;            /* a send: the receiver's buffer has the bytes already (td_request.answer) */
     /* the communication thread's */
     struct td_parcel *next;
     int64_t begun, ended;
     int32_t tag, under_way;
-    bool is_receive, letter_out, matched, done;
+    bool is_receive, letter_out, done;
+    int32_t lending;            /* which of the sender's, while it is lent; -1: none */
+    void *lent;                 /* a receive: where lent bytes lie */
+    struct td_parcel *question; /* of an answer */
 } td_parcel;
 
 typedef struct td_request {
@@ -69,8 +83,13 @@ typedef struct td_request {
     uint32_t kind;
     uint64_t number;
     uint64_t words[TD_COMM_WORDS];
-    void *data;
+    void *data; /* the sender's own memory where lending >= 0: read it, and no more */
     int64_t bytes;
+    void *
+        answer; /* NULL, or the asker's memory: an answer of at most answer_bytes may be written here (td_parcel.in_place) */
+    int64_t answer_bytes;
+    int32_t lending;
+    bool freed_by_answer; /* the asker knows by the answer that this is read */
     struct td_request *next;
 } td_request;
 
@@ -95,11 +114,19 @@ void td_comm_set_step(td_comm *comm, int64_t step);
 
 void td_comm_send(td_comm *comm, td_parcel *parcel);
 void td_comm_receive(td_comm *comm, td_parcel *parcel);
+/* Gives back what a receive by reference has brought; the last use of its bytes. Fine where nothing was lent. */
+void td_comm_release(td_comm *comm, td_parcel *parcel);
+/* Memory for messages, which near ranks read in place: see ps/near.h. At least `bytes`; contents undefined where it grows. Nothing
+ * of it may be under way. */
+td_status *td_comm_buffer_room(td_comm *comm, td_buffer *buffer, int64_t bytes) TD_MUST_USE;
+void td_comm_buffer_free(td_comm *comm, td_buffer *buffer);
+/* Whether a rank of the job shares memory with this one. This one does not count. */
+bool td_comm_is_near(const td_comm *comm, int32_t rank);
 /* Until the parcel is through. An error is the job's failure, a copy for each who waits. */
 td_status *td_comm_wait(td_comm *comm, td_parcel *parcel) TD_MUST_USE;
 /* The next request of any rank; *out NULL: the job ends. Errors: its failure. */
 td_status *td_comm_next_request(td_comm *comm, td_request **out_request) TD_MUST_USE;
-void td_comm_free_request(td_request *request);
+void td_comm_free_request(td_comm *comm, td_request *request);
 /* No rank will send a request any more: whoever waits for one returns. */
 void td_comm_end_requests(td_comm *comm);
 /* NULL, or a copy of the failure. */

@@ -40,8 +40,8 @@ typedef struct td_comm_engine {
     td_parcel *waiting, **waiting_end; /* sends that have no letter yet */
     int64_t last_beat_ns, last_look_ns, last_turn_ns;
     int32_t idle;
-    int32_t goodbyes; /* of others, all well */
-    bool said_goodbye;
+    int32_t goodbyes;            /* of others, all well */
+    bool said_goodbye, all_near; /* all_near: every other rank is */
     td_status *status;
 } td_comm_engine;
 

@@ -88,6 +88,8 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     note_mpi(e, code, "send to", peer);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_LETTER_OUT, .letter = letter, .parcel = parcel});
+    if (td_near_is(e->comm->near, peer))
+        td_near_ring(e->comm->near, peer);
 }
 
 /* Chunks of a message that may travel now. */
@@ -116,10 +118,25 @@ static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
 
 /* ---- sending --------------------------------------------------------------------------------------------------------------- */
 
+/* Where a near rank finds the bytes, and where it may write its answer. */
+static void say_places(const td_comm_engine *e, const td_parcel *parcel, td_letter *letter)
+{
+    const td_parcel *answer = parcel->answer;
+    const bool writes = answer && answer->buffer && td_near_is(e->comm->near, parcel->peer);
+    letter->lending = parcel->lending;
+    letter->in_place = parcel->in_place;
+    letter->has_answer = answer != NULL;
+    letter->lent = parcel->lending >= 0 ? td_buffer_place(parcel->buffer, parcel->data) : (td_near_place){0};
+    letter->answer = writes ? td_buffer_place(answer->buffer, answer->data) : (td_near_place){0};
+    letter->answer_bytes = writes ? answer->bytes : 0;
+}
+
 static void start_send(td_comm_engine *e, td_parcel *parcel)
 {
     td_letter *letter = e->free_letters[--e->n_free];
-    int64_t inlined = parcel->bytes <= TD_COMM_INLINE ? parcel->bytes : 0;
+    const bool stays = parcel->in_place || parcel->lending >= 0; /* its bytes do */
+    const int64_t inlined = !stays && parcel->bytes <= TD_COMM_INLINE ? parcel->bytes : 0;
+    say_places(e, parcel, letter);
     letter->kind = parcel->kind;
     letter->number = parcel->number;
     letter->bytes = parcel->bytes;
@@ -127,8 +144,8 @@ static void start_send(td_comm_engine *e, td_parcel *parcel)
     memcpy(letter->words, parcel->words, sizeof letter->words);
     if (inlined)
         memcpy(letter->inlined, parcel->data, (size_t)inlined);
-    parcel->begun = parcel->ended = inlined;
-    if (!inlined && parcel->bytes)
+    parcel->begun = parcel->ended = stays ? parcel->bytes : inlined;
+    if (parcel->begun < parcel->bytes)
         e->next_tag = (e->next_tag + 1) % N_CHUNK_TAGS;
     send_letter(e, parcel->peer, letter, parcel, inlined);
     pump(e, parcel, NULL);
@@ -139,6 +156,7 @@ bool td_engine_start_submitted(td_comm_engine *e)
     td_comm *comm = e->comm;
     bool any = false;
     pthread_mutex_lock(&comm->mutex);
+    td_comm_collect(comm);
     if (comm->submitted) {
         *e->waiting_end = comm->submitted;
         e->waiting_end = comm->submitted_end;
@@ -163,7 +181,7 @@ void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word
         return;
     td_letter *letter = e->free_letters[--e->n_free];
     int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
-    *letter = (td_letter){.kind = kind, .bytes = bytes, .words = {word}};
+    *letter = (td_letter){.kind = kind, .bytes = bytes, .words = {word}, .lending = -1};
     if (text)
         memcpy(letter->inlined, text, (size_t)bytes);
     send_letter(e, peer, letter, NULL, bytes);
@@ -171,13 +189,25 @@ void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word
 
 /* ---- receiving ------------------------------------------------------------------------------------------------------------- */
 
+/* Where a letter's bytes lie and where its answer goes, if this rank can reach them. */
+static bool reach(td_comm_engine *e, int32_t peer, const td_letter *letter, void **out_lent, void **out_answer)
+{
+    td_near *near = e->comm->near;
+    td_status *status = NULL;
+    *out_lent = *out_answer = NULL;
+    if (letter->lending >= 0)
+        status = td_near_reach(near, peer, &letter->lent, letter->bytes, out_lent);
+    if (!status && letter->answer.id)
+        status = td_near_reach(near, peer, &letter->answer, letter->answer_bytes, out_answer);
+    if (status)
+        td_engine_note(e, td_status_prefix(status, "a message from %s", e->comm->peers[peer].name));
+    return !status;
+}
+
 static td_arrival *new_arrival(td_comm_engine *e, int32_t peer, const td_letter *letter)
 {
-    td_arrival *arrival = td_calloc(1, sizeof *arrival);
-    void *data = letter->bytes ? td_realloc(NULL, (size_t)letter->bytes, 1) : NULL;
-    if (!arrival || (letter->bytes && !data)) {
-        td_free(arrival);
-        td_free(data);
+    td_arrival *arrival = td_comm_take_arrival(e->comm, letter->lending >= 0 ? 0 : letter->bytes);
+    if (!arrival) {
         td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes from %s",
                                    (long long)letter->bytes, e->comm->peers[peer].name));
         return NULL;
@@ -185,12 +215,22 @@ static td_arrival *new_arrival(td_comm_engine *e, int32_t peer, const td_letter 
     arrival->parcel = (td_parcel){.peer = peer,
                                   .kind = letter->kind,
                                   .number = letter->number,
-                                  .data = data,
-                                  .bytes = letter->bytes,
+                                  .data = arrival->room,
                                   .tag = letter->tag,
                                   .is_receive = true};
-    memcpy(arrival->parcel.words, letter->words, sizeof letter->words);
+    arrival->request.freed_by_answer = letter->has_answer;
     return arrival;
+}
+
+/* Under the mutex: all bytes of a message are here, or where it says. */
+static void complete(td_comm *comm, td_parcel *parcel, td_arrival *arrival)
+{
+    parcel->done = true;
+    if (arrival)
+        td_comm_complete(comm, arrival);
+    else
+        td_comm_note_answer(comm, parcel);
+    pthread_cond_broadcast(&comm->changed);
 }
 
 /* Under the mutex: a message begins. Its bytes go straight to who waits for them. */
@@ -198,11 +238,14 @@ static void begin_message(td_comm_engine *e, int32_t peer, const td_letter *lett
 {
     td_comm *comm = e->comm;
     td_arrival *arrival = NULL;
+    void *lent = NULL, *answer = NULL;
+    if (!reach(e, peer, letter, &lent, &answer))
+        return;
     td_parcel *parcel =
         letter->kind >= TD_REPLIES ? td_comm_take_expected(comm, peer, letter->kind, letter->number) : NULL;
-    if (parcel && letter->bytes > parcel->bytes) {
+    if (parcel ? letter->bytes > parcel->bytes : letter->in_place) {
         td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s sends %lld bytes where %lld are expected", comm->peers[peer].name,
-                                   (long long)letter->bytes, (long long)parcel->bytes));
+                                   (long long)letter->bytes, parcel ? (long long)parcel->bytes : 0LL));
         return;
     }
     if (!parcel) {
@@ -210,21 +253,22 @@ static void begin_message(td_comm_engine *e, int32_t peer, const td_letter *lett
         if (!arrival)
             return;
         parcel = &arrival->parcel;
+        arrival->request.answer = answer;
+        arrival->request.answer_bytes = letter->answer_bytes;
         td_comm_keep(comm, arrival);
     }
     memcpy(parcel->words, letter->words, sizeof letter->words);
     parcel->bytes = letter->bytes;
     parcel->tag = letter->tag;
-    if (letter->bytes > TD_COMM_INLINE) {
+    parcel->lent = lent;
+    parcel->lending = letter->lending;
+    if (letter->bytes > TD_COMM_INLINE && !lent && !letter->in_place) {
         pump(e, parcel, arrival);
         return;
     }
-    if (letter->bytes)
+    if (letter->bytes && !lent && !letter->in_place)
         memcpy(parcel->data, letter->inlined, (size_t)letter->bytes);
-    parcel->done = true;
-    if (arrival)
-        td_comm_complete(comm, arrival);
-    pthread_cond_broadcast(&comm->changed);
+    complete(comm, parcel, arrival);
 }
 
 /* A chunk, or the letter of a message to be sent, is through. */
@@ -241,13 +285,10 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
         parcel->ended += bytes;
         pump(e, parcel, what->arrival);
     }
-    bool through = parcel->ended == parcel->bytes && (parcel->is_receive || parcel->letter_out);
-    if (!through)
-        return;
-    parcel->done = true;
-    if (what->arrival)
-        td_comm_complete(e->comm, what->arrival);
-    pthread_cond_broadcast(&e->comm->changed);
+    if (!parcel->is_receive)
+        td_comm_check(e->comm, parcel);
+    else if (parcel->ended == parcel->bytes)
+        complete(e->comm, parcel, what->arrival);
 }
 
 /* Bytes of a chunk that is through; all that are sent are full but the last. */

@@ -35,12 +35,37 @@ static int32_t cores_allowed(void)
     return sched_getaffinity(getpid(), sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
+/* Near is who can map this rank's memory and whose memory this rank can map. */
+static td_status *find_near(td_comm_engine *e)
+{
+    td_comm *comm = e->comm;
+    uint64_t mine = 0, *all = NULL;
+    TD_TRY(TD_NEW(all, comm->size));
+    for (int32_t r = 0; r < comm->size && r < TD_NEAR_RANKS; r++) {
+        const td_hello *hello = &comm->peers[r].hello;
+        if (comm->peers[r].near && td_near_try(comm->near, r, hello->pid, hello->bell_file, hello->token))
+            mine |= UINT64_C(1) << r;
+    }
+    const int code = MPI_Allgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, e->world);
+    e->all_near = true;
+    for (int32_t r = 0; r < comm->size; r++) {
+        const bool both = r < TD_NEAR_RANKS && comm->rank < TD_NEAR_RANKS && mine >> r & 1 && all[r] >> comm->rank & 1;
+        if (both)
+            td_near_confirm(comm->near, r);
+        e->all_near = e->all_near && (both || r == comm->rank);
+    }
+    td_free(all);
+    return code == MPI_SUCCESS ? NULL : TD_ERROR(TD_IO, "the ranks of this job cannot reach each other");
+}
+
 td_status *td_engine_meet(td_comm_engine *e)
 {
     td_comm *comm = e->comm;
     td_hello mine = {.pid = getpid(),
                      .pid_space = pid_space(),
                      .fingerprint = comm->options.fingerprint,
+                     .token = td_near_token(comm->near),
+                     .bell_file = td_near_file(comm->near),
                      .cores = cores_allowed(),
                      .online = (int32_t)sysconf(_SC_NPROCESSORS_ONLN)},
              *all = NULL;
@@ -57,7 +82,8 @@ td_status *td_engine_meet(td_comm_engine *e)
         *peer = (td_peer){.hello = all[r], .heard_ns = td_clock_ns(), .process = -1};
         (void)snprintf(peer->name, sizeof peer->name, "rank %d", r);
         bool near = strcmp(peer->hello.host, mine.host) == 0 && peer->hello.pid_space == mine.pid_space;
-        if (near && r != comm->rank)
+        peer->near = near && r != comm->rank;
+        if (peer->near)
             peer->process = (int)syscall(SYS_pidfd_open, (pid_t)peer->hello.pid, 0);
         if (all[r].fingerprint != all[0].fingerprint && !status)
             status = TD_ERROR(TD_INVALID_ARGUMENT,
@@ -65,7 +91,7 @@ td_status *td_engine_meet(td_comm_engine *e)
                               all[r].host, all[0].host);
     }
     td_free(all);
-    return status;
+    return status ? status : find_near(e);
 }
 
 /* ---- whether they live ------------------------------------------------------------------------------------------------------ */

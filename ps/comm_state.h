@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "ps/comm.h"
+#include "ps/near.h"
 
 /* What a message begins with; its first bytes follow where they are few. */
 typedef struct td_letter {
@@ -14,12 +15,20 @@ typedef struct td_letter {
     uint64_t number;
     int64_t bytes, step;
     uint64_t words[TD_COMM_WORDS];
+    td_near_place lent;   /* where its bytes lie; they do not travel then */
+    td_near_place answer; /* where its answer may be written */
+    int64_t answer_bytes; /* most */
+    int32_t lending;      /* to be given back; -1: none */
+    int32_t in_place;     /* its bytes were written where the receiver wants them */
+    int32_t has_answer, reserved;
     char inlined[TD_COMM_INLINE];
 } td_letter;
 
 /* What ranks tell each other at the start. */
 typedef struct td_hello {
     char host[TD_COMM_NAME], version[16];
+    uint64_t token; /* of its bell, in its file `bell_file`; -1: none */
+    int32_t bell_file, reserved;
     int64_t pid, pid_space; /* pid_space: pids of two ranks can be compared where it and the host are equal */
     uint64_t fingerprint;
     int32_t cores, online; /* it may use, and the host has */
@@ -30,27 +39,33 @@ typedef struct td_peer {
     char name[TD_COMM_NAME];
     int64_t heard_ns, ended_ns, step; /* ended_ns: when its process was first seen to have ended; 0: it lives */
     int process;                      /* a pidfd; -1: another host's, or this process */
+    bool near;                        /* of this host, and its process numbers are ours */
     bool silent, left;
 } td_peer;
 
-/* A message that nobody has asked for yet, or a request. */
+/* A message that nobody has asked for yet, or a request. Kept for the next one when it is done with. */
 typedef struct td_arrival {
-    td_parcel parcel; /* its buffer is owned */
+    td_request request; /* first: what callers have of it */
+    td_parcel parcel;
     td_parcel *claimed;
+    void *room; /* owned: bytes that were not lent lie here */
+    int64_t room_bytes;
     struct td_arrival *next;
 } td_arrival;
 
 struct td_comm {
     td_comm_options options;
+    td_near *near;
+    td_parcel *lent[TD_LENDINGS]; /* under way, until they are given back */
+    int32_t n_lent;
     int32_t rank, size;
     td_peer *peers;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a parcel is through, a request is there, the job failed, the thread stopped */
-    pthread_cond_t work;    /* there is something to start */
     td_parcel *submitted, **submitted_end;
     td_parcel *expected;
-    td_arrival *arrived;
+    td_arrival *arrived, *idle;
     td_request *requests, **requests_end;
     td_status *failure;
     bool opened, stopped, closing, abandon, requests_ended, finalized;
@@ -65,8 +80,21 @@ void td_comm_keep(td_comm *comm, td_arrival *arrival);
 void td_comm_complete(td_comm *comm, td_arrival *arrival);
 /* The thread's whole life. */
 void *td_comm_main(void *comm);
+/* ---- comm_lend.c ---- */
+/* Under the mutex: a parcel's bytes stay where they are if its receiver can read them there. */
+void td_comm_lend(td_comm *comm, td_parcel *parcel);
+/* After the wait, by who waited: the bytes to where they are wanted, if they are. */
+void td_comm_take_lent(td_comm *comm, td_parcel *parcel);
+/* Under the mutex: parcels that were given back are through. */
+void td_comm_collect(td_comm *comm);
+/* Under the mutex: a parcel whose letter has been sent, or whose bytes have come, may be through. */
+void td_comm_check(td_comm *comm, td_parcel *parcel);
 /* Under the mutex: the first failure counts. Takes the status. */
 void td_comm_note_failure(td_comm *comm, td_status *status);
-void td_comm_free_arrival(td_arrival *arrival);
+/* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
+td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
+void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);
+/* Under the mutex: its question was read. */
+void td_comm_note_answer(td_comm *comm, td_parcel *answer);
 
 #endif

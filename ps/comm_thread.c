@@ -9,27 +9,28 @@
 #include "base/memory.h"
 
 enum {
-    YIELDS = 64, /* looks without a rest after something happened */
+    LOOKS = 4, /* without a rest after something happened: MPI tells of what it finds at the next look */
     SHORT_REST_NS = 20000,
-    LONG_REST_NS = 1000000
+    LONG_REST_NS = 1000000,
+    BELL_REST_NS = 20000000 /* heartbeats are due */
 };
 
-/* Between two looks. After something happened only the core is offered to others, then rests grow. */
-static void rest(td_comm_engine *e, bool progressed)
+/* Between two looks. Near ranks ring when they have sent something; others, and messages that MPI carries piece by piece, are
+ * looked for, less often the longer nothing happens. `heard`: the bell before the last look. */
+static void rest(td_comm_engine *e, bool progressed, unsigned heard)
 {
+    const bool rung_for = e->all_near && e->n == TD_POSTED_LETTERS;
     e->idle = progressed ? 0 : e->idle + 1;
-    if (e->idle < YIELDS) {
+    if (e->idle < LOOKS) {
         (void)sched_yield();
         return;
     }
-    int64_t ns = SHORT_REST_NS << ((e->idle - YIELDS) / 32 < 6 ? (e->idle - YIELDS) / 32 : 6);
-    int64_t at = td_clock_ns() + (ns < LONG_REST_NS ? ns : LONG_REST_NS);
-    const struct timespec until = {at / 1000000000, at % 1000000000};
-    pthread_mutex_lock(&e->comm->mutex);
-    if (!e->comm->submitted && (!e->comm->closing || e->said_goodbye) && !e->comm->failure)
-        if (pthread_cond_timedwait(&e->comm->work, &e->comm->mutex, &until) == 0)
-            e->idle = 0;
-    pthread_mutex_unlock(&e->comm->mutex);
+    int64_t ns = SHORT_REST_NS << ((e->idle - LOOKS) / 32 < 6 ? (e->idle - LOOKS) / 32 : 6);
+    if (rung_for)
+        ns = BELL_REST_NS;
+    td_near_sleep(e->comm->near, heard, ns < LONG_REST_NS || rung_for ? ns : LONG_REST_NS);
+    if (td_near_heard(e->comm->near) != heard)
+        e->idle = 0;
 }
 
 static td_status *begin(td_comm_engine *e)
@@ -79,6 +80,7 @@ static void finish(td_comm_engine *e)
 static void run(td_comm_engine *e)
 {
     for (;;) {
+        const unsigned heard = td_near_heard(e->comm->near);
         bool progressed = td_engine_start_submitted(e);
         progressed = td_engine_look(e) || progressed;
         td_engine_beat(e);
@@ -91,7 +93,7 @@ static void run(td_comm_engine *e)
             finish(e);
             return;
         }
-        rest(e, progressed);
+        rest(e, progressed, heard);
     }
 }
 

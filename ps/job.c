@@ -79,9 +79,7 @@ td_job_served td_job_count_served(const td_job *job)
 
 static void release(td_job *job)
 {
-    td_server_destroy(job->serving);
-    for (size_t i = 0; i < sizeof job->staging / sizeof *job->staging; i++)
-        td_free(job->staging[i]);
+    td_client_release(job);
     td_free(job->tables);
     td_free(job->roles);
     td_free(job);
@@ -101,6 +99,7 @@ td_status *td_job_open(const td_job_options *options, td_job **out_job)
     if (!status)
         status = start_service(job);
     if (status) {
+        td_server_destroy(job->serving);
         (void)td_comm_close(job->comm, status);
         release(job);
         return status;
@@ -119,6 +118,8 @@ bool td_job_close(td_job *job, const td_status *error)
             td_comm_end_requests(job->comm);
         pthread_join(job->service, NULL);
     }
+    td_server_destroy(job->serving); /* its requests are the communication's */
+    job->serving = NULL;
     bool finalized = td_comm_close(job->comm, error);
     release(job);
     return finalized;
@@ -126,6 +127,7 @@ bool td_job_close(td_job *job, const td_status *error)
 
 td_status *td_job_leave(td_job *job)
 {
+    TD_TRY(td_client_settle(job));
     for (int32_t s = 0; s < job->servers; s++) {
         td_parcel word = {.peer = job->first_server + s, .kind = TD_ASK_LEAVE, .number = (uint64_t)++job->asked};
         td_comm_send(job->comm, &word);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "ps/near.h"
 #include "ps/protocol.h"
 #include "ps/server.h"
 #include "runtime/remote.h"
@@ -14,6 +15,30 @@
 typedef struct td_client_table {
     td_shard_definition definition;
 } td_client_table;
+
+/* The stretch of a part that a server owns. */
+typedef struct td_stretch {
+    int64_t first, n;
+} td_stretch;
+
+/* A message to each server; kept from one time to the next. */
+typedef struct td_round {
+    td_parcel *questions, *answers; /* [servers] */
+    td_stretch *stretches;          /* [servers, parts] */
+    int64_t most_parts;
+    bool under_way; /* servers may still read the questions */
+} td_round;
+
+/* Memory for messages. */
+typedef enum td_room {
+    TD_ROOM_PULL_KEYS,
+    TD_ROOM_PULL_ROWS,
+    TD_ROOM_PUSH,
+    TD_ROOM_SUM,
+    TD_ROOM_ROWS_OUT, /* of reading and writing rows */
+    TD_ROOM_ROWS_IN,
+    TD_ROOMS
+} td_room;
 
 struct td_job {
     td_comm *comm;
@@ -28,8 +53,8 @@ struct td_job {
     int64_t pushed, asked, agreed, summed; /* windows; requests, agreements and sums so far: numbers of messages */
     atomic_bool asked_to_stop;
     atomic_llong stops_at;
-    char *staging[3]; /* of pulls and pushes: questions, answers; of sums */
-    int64_t staging_bytes[3];
+    td_round pulling, pushing;
+    td_buffer rooms[TD_ROOMS];
     /* server */
     td_server *serving;
     pthread_t service; /* of a colocated server */
@@ -40,8 +65,11 @@ struct td_job {
 /* A table as its owners know it, without its range. */
 td_status *td_client_define(const td_remote_table *table, td_shard_definition *out) TD_MUST_USE;
 void td_client_fill(td_job *job);
-/* A buffer of this worker that lasts until the next call with the same index. */
-td_status *td_client_room(td_job *job, int32_t which, int64_t bytes, void *out_pointer) TD_MUST_USE;
+/* Memory of this worker that lasts until the next call for the same. */
+td_status *td_client_room(td_job *job, td_room which, int64_t bytes, void *out_pointer) TD_MUST_USE;
+/* Waits until no server reads this worker's memory. */
+td_status *td_client_settle(td_job *job) TD_MUST_USE;
+void td_client_release(td_job *job);
 
 /* ---- sum.c ---- */
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,

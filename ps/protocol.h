@@ -8,10 +8,13 @@
 #include "ps/comm.h"
 #include "ps/shard.h"
 
+/* A question about rows is answered once as many windows are applied as this word says. */
+enum { TD_WORD_APPLIED = 4 };
+
 enum {
     TD_ASK_TABLE =
         TD_REQUESTS, /* words: table; bytes: td_shard_definition with the whole table's rows. Answered empty */
-    TD_ASK_PULL,     /* words: windows that must be applied, parts, begin; bytes: parts, keys. Answer: rows */
+    TD_ASK_PULL,     /* words: parts, begin; bytes: parts, keys. Answer: rows */
     TD_ASK_PUSH,     /* words: window, parts, worker, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
                         No answer */
     TD_ASK_READ,     /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
@@ -30,6 +33,12 @@ enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGR
 static inline uint32_t td_reply_of(uint32_t kind)
 {
     return kind - TD_REQUESTS + TD_REPLIES;
+}
+
+/* Whether it is about rows. */
+static inline bool td_asks_of_rows(uint32_t kind)
+{
+    return kind == TD_ASK_PULL || (kind >= TD_ASK_READ && kind <= TD_ASK_CHECKSUM);
 }
 
 typedef struct td_wire_part {

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/record.h"
 #include "ps/fold.h"
+#include "ps/near.h"
 #include "ps/protocol.h"
 #include "runtime/profiler.h"
 
@@ -28,8 +29,7 @@ struct td_server {
     td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each worker's, or NULL */
     td_request *parked;                /* pulls that wait */
     td_fold fold;
-    char *answer; /* of pulls and reads */
-    int64_t answer_bytes;
+    td_buffer answer; /* of pulls and reads */
     td_job_served served;
     td_profiler *profiler; /* of a rank that only serves; NULL: nobody asked for one */
 };
@@ -61,18 +61,18 @@ void td_server_destroy(td_server *server)
         td_shard_destroy(server->shards[i]);
     for (int32_t i = 0; i < MOST_WINDOWS; i++) {
         for (int32_t w = 0; server->pushes[i] && w < server->workers; w++)
-            td_comm_free_request(server->pushes[i][w]);
+            td_comm_free_request(server->comm, server->pushes[i][w]);
         td_free(server->pushes[i]);
     }
     while (server->parked) {
         td_request *request = server->parked;
         server->parked = request->next;
-        td_comm_free_request(request);
+        td_comm_free_request(server->comm, request);
     }
     td_profiler_destroy(server->profiler);
     td_fold_deinit(&server->fold);
     td_free(server->shards);
-    td_free(server->answer);
+    td_comm_buffer_free(server->comm, &server->answer);
     td_free(server);
 }
 
@@ -93,15 +93,14 @@ td_job_served td_server_count(const td_server *server)
 
 /* ---- answers --------------------------------------------------------------------------------------------------------------- */
 
-static td_status *room_for_answer(td_server *server, int64_t bytes)
+/* The asker's memory where it is near, or ours. */
+static td_status *room_for_answer(td_server *server, const td_request *request, int64_t bytes, void *out_pointer)
 {
-    if (bytes <= server->answer_bytes)
+    *(void **)out_pointer = request->answer;
+    if (request->answer && bytes <= request->answer_bytes)
         return NULL;
-    char *answer = td_realloc(server->answer, (size_t)bytes, 1);
-    if (!answer)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an answer of %" PRId64 " bytes", bytes);
-    server->answer = answer;
-    server->answer_bytes = bytes;
+    TD_TRY(td_comm_buffer_room(server->comm, &server->answer, bytes));
+    *(char **)out_pointer = server->answer.data;
     return NULL;
 }
 
@@ -111,8 +110,10 @@ static td_status *answer(td_server *server, const td_request *request, uint64_t 
                         .kind = td_reply_of(request->kind),
                         .number = request->number,
                         .words = {word0, word1},
-                        .data = server->answer,
-                        .bytes = bytes};
+                        .data = server->answer.data,
+                        .bytes = bytes,
+                        .buffer = &server->answer,
+                        .in_place = request->answer && bytes && bytes <= request->answer_bytes};
     td_comm_send(server->comm, &parcel);
     return td_comm_wait(server->comm, &parcel);
 }
@@ -172,9 +173,10 @@ static td_status *make_shard(td_server *server, const td_request *request)
 
 static td_status *pull(td_server *server, const td_request *request)
 {
-    const int64_t parts = (int64_t)request->words[1];
+    const int64_t parts = (int64_t)request->words[0];
     const td_wire_part *part = request->data;
-    int64_t all = 0, at = 0, bytes = 0;
+    int64_t all = 0, bytes = 0;
+    char *rows = NULL;
     const uint64_t from = td_record_begin();
     TD_TRY(check_parts(request, parts, &all));
     const int64_t *keys = (const int64_t *)(part + parts);
@@ -183,17 +185,19 @@ static td_status *pull(td_server *server, const td_request *request)
         TD_TRY(shard_of(server, part[i].table, &shard));
         bytes += part[i].n * shard->arrays[0].row_bytes;
     }
-    TD_TRY(room_for_answer(server, bytes));
+    TD_TRY(room_for_answer(server, request, bytes, &rows));
     for (int64_t i = 0; i < parts; keys += part[i++].n) {
         td_shard *shard = server->shards[part[i].table];
-        TD_TRY(td_shard_pull(shard, keys, part[i].n, request->words[2] != 0, server->answer + at));
-        at += part[i].n * shard->arrays[0].row_bytes;
+        TD_TRY(td_shard_pull(shard, keys, part[i].n, request->words[1] != 0, rows));
+        rows += part[i].n * shard->arrays[0].row_bytes;
     }
     server->served.pulls++;
     td_status *status = answer(server, request, 0, 0, bytes);
     td_record_end(TD_RECORD_ANSWER, 0, server->step + 1, from, (uint64_t)bytes);
     return status;
 }
+
+static td_status *answer_of_rows(td_server *server, const td_request *request);
 
 /* Answers what waits and may be answered now. */
 static td_status *answer_parked(td_server *server)
@@ -202,13 +206,13 @@ static td_status *answer_parked(td_server *server)
     td_status *status = NULL;
     while (*at && !status) {
         td_request *request = *at;
-        if ((int64_t)request->words[0] > server->applied) {
+        if ((int64_t)request->words[TD_WORD_APPLIED] > server->applied) {
             at = &request->next;
             continue;
         }
         *at = request->next;
-        status = pull(server, request);
-        td_comm_free_request(request);
+        status = answer_of_rows(server, request);
+        td_comm_free_request(server->comm, request);
     }
     return status;
 }
@@ -285,7 +289,7 @@ static td_status *apply(td_server *server)
         status = apply_table(server, pushes, i);
     for (int32_t w = 0; w < server->workers; w++) {
         bytes += (uint64_t)pushes[w]->bytes;
-        td_comm_free_request(pushes[w]);
+        td_comm_free_request(server->comm, pushes[w]);
         pushes[w] = NULL;
     }
     server->applied++;
@@ -315,7 +319,7 @@ static td_status *push(td_server *server, td_request *request)
         status = TD_ERROR(TD_INTERNAL, "worker %" PRId64 " pushes window %" PRId64 " while %" PRId64 " are applied",
                           worker, window, server->applied);
     if (status) {
-        td_comm_free_request(request);
+        td_comm_free_request(server->comm, request);
         return status;
     }
     server->pushes[window % MOST_WINDOWS][worker] = request;
@@ -339,10 +343,10 @@ static td_status *read_rows(td_server *server, const td_request *request)
     if (array < 0 || array >= shard->n_arrays || most < 1)
         return TD_ERROR(TD_INTERNAL, "\"%s\" has no array %d", shard->definition.name, array);
     const int64_t row_bytes = shard->arrays[array].row_bytes;
-    TD_TRY(room_for_answer(server, most * (row_bytes + (int64_t)sizeof(int64_t))));
-    int64_t *keys = (int64_t *)(void *)server->answer;
-    const int64_t n = td_shard_read(shard, array, &cursor, most, keys, server->answer + most * (int64_t)sizeof *keys);
-    memmove(keys + n, server->answer + most * (int64_t)sizeof *keys, (size_t)(n * row_bytes));
+    int64_t *keys = NULL;
+    TD_TRY(room_for_answer(server, request, most * (row_bytes + (int64_t)sizeof *keys), &keys));
+    const int64_t n = td_shard_read(shard, array, &cursor, most, keys, keys + most);
+    memmove(keys + n, keys + most, (size_t)(n * row_bytes));
     return answer(server, request, (uint64_t)n, (uint64_t)cursor, n * (row_bytes + (int64_t)sizeof *keys));
 }
 
@@ -397,25 +401,12 @@ static void begin_recording(td_server *server, const td_request *request)
     td_status_destroy(status);
 }
 
-/* ---- requests in turn -------------------------------------------------------------------------------------------------------- */
-
-/* Takes the request where *out_taken. */
-static td_status *handle(td_server *server, td_request *request, bool *out_taken)
+/* A question about rows as they are now. */
+static td_status *answer_of_rows(td_server *server, const td_request *request)
 {
-    *out_taken = false;
     switch (request->kind) {
-    case TD_ASK_TABLE:
-        return make_shard(server, request);
     case TD_ASK_PULL:
-        *out_taken = (int64_t)request->words[0] > server->applied;
-        if (!*out_taken)
-            return pull(server, request);
-        request->next = server->parked;
-        server->parked = request;
-        return NULL;
-    case TD_ASK_PUSH:
-        *out_taken = true;
-        return push(server, request);
+        return pull(server, request);
     case TD_ASK_READ:
         return read_rows(server, request);
     case TD_ASK_WRITE:
@@ -424,6 +415,31 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     case TD_ASK_COUNT:
     case TD_ASK_CHECKSUM:
         return about_table(server, request);
+    default:
+        return TD_ERROR(TD_INTERNAL, "rank %d asks for %u, which no server knows", request->from, request->kind);
+    }
+}
+
+/* ---- requests in turn -------------------------------------------------------------------------------------------------------- */
+
+/* Takes the request where *out_taken. */
+static td_status *handle(td_server *server, td_request *request, bool *out_taken)
+{
+    *out_taken = false;
+    if (td_asks_of_rows(request->kind)) {
+        *out_taken = (int64_t)request->words[TD_WORD_APPLIED] > server->applied;
+        if (!*out_taken)
+            return answer_of_rows(server, request);
+        request->next = server->parked;
+        server->parked = request;
+        return NULL;
+    }
+    switch (request->kind) {
+    case TD_ASK_TABLE:
+        return make_shard(server, request);
+    case TD_ASK_PUSH:
+        *out_taken = true;
+        return push(server, request);
     case TD_ASK_LEAVE:
         server->left++;
         return NULL;
@@ -433,7 +449,7 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     case TD_ASK_CLOCK:
         return answer(server, request, (uint64_t)td_clock_ns(), 0, 0);
     default:
-        return TD_ERROR(TD_INTERNAL, "rank %d asks for %u, which no server knows", request->from, request->kind);
+        return TD_ERROR(TD_INTERNAL, "rank %d sends %u, which no server takes", request->from, request->kind);
     }
 }
 
@@ -450,7 +466,7 @@ td_status *td_server_run(td_server *server)
         td_comm_set_step(server->comm, server->applied);
         status = handle(server, request, &taken);
         if (!taken)
-            td_comm_free_request(request);
+            td_comm_free_request(server->comm, request);
     }
     return status;
 }

@@ -297,7 +297,7 @@ static td_status *make_room(summing *s)
     s->rows_room = (s->rows_room + 7) / 8 * 8;
     const int64_t parcels = 2 * workers * (int64_t)sizeof(td_parcel), numbers = 2 * workers * 8;
     char *room = NULL;
-    TD_TRY(td_client_room(job, 2, (1 + workers) * s->rows_room + parcels + numbers + floats * 4, &room));
+    TD_TRY(td_client_room(job, TD_ROOM_SUM, (1 + workers) * s->rows_room + parcels + numbers + floats * 4, &room));
     s->rows_out = room;
     s->rows_in = room + s->rows_room;
     s->in = (td_parcel *)(void *)(room + (1 + workers) * s->rows_room);

@@ -1,7 +1,8 @@
 /* Messages between ranks, run by tests/mpi/run under mpirun. Every rank runs this; a rank that finds something wrong says so
  * and ends with 1.
  *
- *     ranks_comm exchange     messages of many lengths, each to each and to itself, and requests with their answers
+ *     ranks_comm exchange     messages of many lengths, each to each and to itself, lent and not, and requests with their answers
+ *     ranks_comm far          the same, as if the ranks were on hosts of their own
  *     ranks_comm lost RANK    that rank is killed in the middle; the others must name it
  *     ranks_comm error RANK   that rank ends with an error; the others must give it */
 #include <signal.h>
@@ -13,10 +14,12 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/comm.h"
+#include "ps/near.h"
 
 enum { ROUNDS = 3, REQUESTS = 20 };
 
 static td_comm *comm;
+static td_buffer lent_room, question_room, answer_room;
 
 static void require(bool good, const char *what)
 {
@@ -39,12 +42,16 @@ static unsigned char byte_at(int32_t from, int32_t to, int64_t number, int64_t i
     return (unsigned char)(from * 31 + to * 7 + number * 13 + i + (i >> 12));
 }
 
-/* All at once: each rank sends every length to every rank. Half of the receives are there before the sends. */
-static void exchange_round(int64_t round)
+/* All at once: each rank sends every length to every rank. Half of the receives are there before the sends; every third is by
+ * reference. `lends`: the bytes lie in memory that near ranks read. */
+static void exchange_round(int64_t round, bool lends)
 {
+    char *lent = NULL;
     const int32_t me = td_comm_rank(comm), size = td_comm_size(comm);
     td_parcel *out = td_calloc((size_t)(size * LENGTHS), sizeof *out),
               *in = td_calloc((size_t)(size * LENGTHS), sizeof *in);
+    no_error(td_comm_buffer_room(comm, &lent_room, size * (lengths[LENGTHS - 1] + 200000)));
+    lent = lent_room.data;
     for (int pass = 0; pass < 3; pass++)
         for (int32_t peer = 0; peer < size; peer++)
             for (int l = 0; l < LENGTHS; l++) {
@@ -53,32 +60,40 @@ static void exchange_round(int64_t round)
                 if ((pass == 0) != (l % 2 == 0) && pass != 1)
                     continue;
                 *p = (td_parcel){.peer = peer, .kind = TD_REPLIES, .number = number, .bytes = lengths[l]};
-                p->data = td_calloc((size_t)lengths[l] + 1, 1);
+                p->data = pass == 1 && lends ? lent : td_calloc((size_t)lengths[l] + 1, 1);
                 if (pass == 1) {
+                    p->buffer = lends ? &lent_room : NULL;
+                    lent += lengths[l];
                     p->words[2] = number + 5;
                     for (int64_t i = 0; i < lengths[l]; i++)
                         ((unsigned char *)p->data)[i] = byte_at(me, peer, (int64_t)number, i);
                     td_comm_send(comm, p);
                 } else {
+                    p->by_reference = (l + peer) % 3 == 0;
                     td_comm_receive(comm, p);
                 }
             }
     for (int32_t k = 0; k < size * LENGTHS; k++) {
         const int64_t bytes = lengths[k % LENGTHS];
+        void *own = in[k].data;
         no_error(td_comm_wait(comm, &in[k]));
-        no_error(td_comm_wait(comm, &out[k]));
         require(in[k].bytes == bytes && in[k].words[2] == in[k].number + 5, "another length or word");
         for (int64_t i = 0; i < bytes; i++)
             require(((unsigned char *)in[k].data)[i] == byte_at(k / LENGTHS, me, (int64_t)in[k].number, i),
                     "another byte");
-        td_free(in[k].data);
-        td_free(out[k].data);
+        td_comm_release(comm, &in[k]);
+        td_free(own);
+    }
+    for (int32_t k = 0; k < size * LENGTHS; k++) {
+        no_error(td_comm_wait(comm, &out[k]));
+        if (!lends)
+            td_free(out[k].data);
     }
     td_free(in);
     td_free(out);
 }
 
-/* Answers each request with its bytes doubled. */
+/* Answers each request with its bytes doubled, in place where it may. */
 static void *serve(void *unused)
 {
     td_request *request = NULL;
@@ -87,28 +102,44 @@ static void *serve(void *unused)
         no_error(td_comm_next_request(comm, &request));
         if (!request)
             return NULL;
+        unsigned char own[9000], *doubled = request->answer ? request->answer : own;
+        require(!request->answer || request->answer_bytes >= request->bytes, "no room in place");
         for (int64_t i = 0; i < request->bytes; i++)
-            ((unsigned char *)request->data)[i] *= 2;
+            doubled[i] = (unsigned char)(2 * ((const unsigned char *)request->data)[i]);
         td_parcel answer = {.peer = request->from,
                             .kind = TD_REPLIES + 1,
                             .number = request->number,
-                            .data = request->data,
-                            .bytes = request->bytes};
+                            .data = own,
+                            .bytes = request->bytes,
+                            .in_place = request->answer != NULL};
         td_comm_send(comm, &answer);
         no_error(td_comm_wait(comm, &answer));
-        td_comm_free_request(request);
+        td_comm_free_request(comm, request);
     }
 }
 
 static void ask(int64_t number)
 {
     const int32_t to = (int32_t)((td_comm_rank(comm) + number) % td_comm_size(comm));
-    unsigned char question[9000], answer[9000];
     const int64_t bytes = number * 450;
-    memset(question, (int)number, sizeof question);
-    td_parcel in = {
-        .peer = to, .kind = TD_REPLIES + 1, .number = (uint64_t)number, .data = answer, .bytes = sizeof answer};
-    td_parcel out = {.peer = to, .kind = TD_REQUESTS, .number = (uint64_t)number, .data = question, .bytes = bytes};
+    no_error(td_comm_buffer_room(comm, &question_room, 9000));
+    no_error(td_comm_buffer_room(comm, &answer_room, 9000));
+    memset(question_room.data, (int)number, 9000);
+    memset(answer_room.data, 255, 9000);
+    const unsigned char *answer = (const unsigned char *)answer_room.data;
+    td_parcel in = {.peer = to,
+                    .kind = TD_REPLIES + 1,
+                    .number = (uint64_t)number,
+                    .data = answer_room.data,
+                    .bytes = 9000,
+                    .buffer = number % 3 ? &answer_room : NULL};
+    td_parcel out = {.peer = to,
+                     .kind = TD_REQUESTS,
+                     .number = (uint64_t)number,
+                     .data = question_room.data,
+                     .bytes = bytes,
+                     .buffer = number % 2 ? &question_room : NULL,
+                     .answer = &in};
     td_comm_receive(comm, &in);
     td_comm_send(comm, &out);
     no_error(td_comm_wait(comm, &out));
@@ -138,13 +169,16 @@ static int exchange(void)
 {
     pthread_t server;
     for (int64_t round = 0; round < ROUNDS; round++)
-        exchange_round(round);
+        exchange_round(round, round % 2 == 0);
     require(td_thread_create(&server, serve, NULL) == 0, "no thread");
     for (int64_t number = 0; number < REQUESTS; number++)
         ask(number);
     meet(1);
     td_comm_end_requests(comm);
     pthread_join(server, NULL);
+    td_comm_buffer_free(comm, &lent_room);
+    td_comm_buffer_free(comm, &question_room);
+    td_comm_buffer_free(comm, &answer_room);
     require(td_comm_close(comm, NULL), "MPI was not finalized");
     return 0;
 }
@@ -170,16 +204,19 @@ static int expect_failure(int32_t rank, const char *words)
 
 int main(int argc, char **argv)
 {
-    td_status *status = td_comm_open(&(td_comm_options){.deadline_s = 20}, &comm);
+    const bool far = argc == 2 && !strcmp(argv[1], "far");
+    td_status *status = td_comm_open(&(td_comm_options){.deadline_s = 20, .all_far = far}, &comm);
     no_error(status);
     for (int32_t r = 0; r < td_comm_size(comm); r++) {
         char name[32];
         snprintf(name, sizeof name, "worker %d", r);
         td_comm_name(comm, r, name);
     }
-    if (argc == 2 && !strcmp(argv[1], "exchange"))
+    for (int32_t r = 0; r < td_comm_size(comm); r++)
+        require(td_comm_is_near(comm, r) == (!far && r != td_comm_rank(comm)), "ranks of one host do not share memory");
+    if (far || (argc == 2 && !strcmp(argv[1], "exchange")))
         return exchange();
-    require(argc == 3, "usage: ranks_comm exchange | lost RANK | error RANK");
+    require(argc == 3, "usage: ranks_comm exchange | far | lost RANK | error RANK");
     const int32_t rank = atoi(argv[2]);
     td_comm_set_step(comm, 41);
     meet(1);

@@ -1,0 +1,85 @@
+/* See base/shared_memory.h. */
+#include "base/shared_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory_count.h"
+
+static td_status *map(td_shared_memory *memory)
+{
+    void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->file, 0);
+    if (base == MAP_FAILED)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share: %s", memory->bytes,
+                        strerror(errno));
+    memory->base = base;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(base, memory->bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed only */
+#endif
+    return NULL;
+}
+
+td_status *td_shared_memory_create(size_t bytes, td_shared_memory *out_memory)
+{
+    td_shared_memory memory = {.bytes = bytes ? bytes : 1, .file = -1};
+    *out_memory = memory;
+    if (!td_memory_count(memory.bytes))
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share", memory.bytes);
+    td_status *status = NULL;
+    memory.file = memfd_create("tandem", MFD_CLOEXEC);
+    if (memory.file < 0)
+        status = TD_ERROR(TD_UNSUPPORTED, "no memory that processes share: %s", strerror(errno));
+    else if (ftruncate(memory.file, (off_t)memory.bytes) != 0)
+        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share: %s", memory.bytes,
+                          strerror(errno));
+    if (!status)
+        status = map(&memory);
+    if (status) {
+        if (memory.file >= 0)
+            close(memory.file);
+        td_memory_uncount(memory.bytes);
+        return status;
+    }
+    *out_memory = memory;
+    return NULL;
+}
+
+td_status *td_shared_memory_map(int64_t pid, int file, size_t bytes, td_shared_memory *out_memory)
+{
+    char path[64];
+    struct stat info;
+    td_shared_memory memory = {.bytes = bytes ? bytes : 1};
+    *out_memory = (td_shared_memory){.file = -1};
+    (void)snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", pid, file);
+    memory.file = open(path, O_RDWR | O_CLOEXEC);
+    if (memory.file < 0)
+        return TD_ERROR(TD_IO, "cannot map memory of process %" PRId64 ": %s", pid, strerror(errno));
+    td_status *status = NULL;
+    if (fstat(memory.file, &info) != 0 || info.st_size < (off_t)memory.bytes)
+        status = TD_ERROR(TD_IO, "process %" PRId64 " shares less than %zu bytes", pid, memory.bytes);
+    if (!status)
+        status = map(&memory);
+    close(memory.file);
+    memory.file = -1;
+    if (!status)
+        *out_memory = memory;
+    return status;
+}
+
+void td_shared_memory_close(td_shared_memory *memory)
+{
+    if (memory->base) {
+        (void)munmap(memory->base, memory->bytes);
+        if (memory->file >= 0) {
+            close(memory->file);
+            td_memory_uncount(memory->bytes);
+        }
+    }
+    *memory = (td_shared_memory){.file = -1};
+}
