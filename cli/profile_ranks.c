@@ -22,7 +22,7 @@ static const char *work_text(cell *to, const td_rank_work *work, const td_rank_t
     return time_text(to, work->n && times->steps ? (double)work->ns / (double)times->steps : 0);
 }
 
-static const char *clock_text(cell *to, const td_job_rank *rank)
+static const char *clock_text(cell *to, const td_rank_trace *rank)
 {
     char error[TD_UNIT_TEXT];
     if (rank->aligned == TD_JOB_SHARED)
@@ -36,7 +36,7 @@ static const char *clock_text(cell *to, const td_job_rank *rank)
 
 static void add_rank(td_table *table, const td_ranks *ranks, int32_t index)
 {
-    const td_job_rank *r = &ranks->job->ranks[index];
+    const td_rank_trace *r = &ranks->job->ranks[index];
     const td_rank_times *t = &ranks->times[index];
     char number[16], role[140], last[40] = "-";
     cell c[8];
@@ -53,7 +53,7 @@ static void add_rank(td_table *table, const td_ranks *ranks, int32_t index)
 static void print_problems(const td_ranks *ranks, FILE *out)
 {
     for (int32_t i = 0; i < ranks->job->n; i++) {
-        const td_job_rank *r = &ranks->job->ranks[i];
+        const td_rank_trace *r = &ranks->job->ranks[i];
         if (*r->problem)
             fprintf(out, "  rank %d: %s\n", r->rank, r->problem);
         else if (r->trace && r->trace->cut)

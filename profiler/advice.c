@@ -86,15 +86,15 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
     return NULL;
 }
 
-static bool has_trained(const td_job_rank *rank)
+static bool has_trained(const td_rank_trace *rank)
 {
     return rank && rank->trace && rank->trace->n_windows && rank->trace->n_plans;
 }
 
 /* The one that was opened where it trained, else the first that did: others have no step. */
-static const td_job_rank *choose_rank(const td_job_traces *job)
+static const td_rank_trace *choose_rank(const td_job_traces *job)
 {
-    const td_job_rank *opened = td_job_rank_of(job, job->opened);
+    const td_rank_trace *opened = td_rank_trace_of(job, job->opened);
     for (int32_t r = -1; r < job->n; r++)
         if (has_trained(r < 0 ? opened : &job->ranks[r]))
             return r < 0 ? opened : &job->ranks[r];
@@ -103,7 +103,7 @@ static const td_job_rank *choose_rank(const td_job_traces *job)
 
 td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t window, td_analysis **out_analysis)
 {
-    const td_job_rank *of = rank < 0 ? choose_rank(job) : td_job_rank_of(job, rank);
+    const td_rank_trace *of = rank < 0 ? choose_rank(job) : td_rank_trace_of(job, rank);
     *out_analysis = NULL;
     if (!of)
         return TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no rank %d: it has %d", rank, job->n);

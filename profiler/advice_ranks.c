@@ -17,7 +17,7 @@ static void advise_slow_rank(const td_analysis *a, td_advice_list *list)
     if (slowest < 0)
         return;
     const td_rank_times *t = &a->ranks->times[slowest];
-    const td_job_rank *rank = &a->ranks->job->ranks[slowest];
+    const td_rank_trace *rank = &a->ranks->job->ranks[slowest];
     double ns = 2 * t->times_last > t->met ? (double)t->held_up_median_ns : 0;
     td_advice_give(
         list, TD_ADVICE_slow_rank, share_of(a, ns), ns,

@@ -114,7 +114,7 @@ static td_status *write_ranks(const td_ranks *ranks, const char *folder)
     td_sink_text(out, "rank,role,host,steps,step_time(ms),pull(ms),push(ms),all_reduce(ms),pull(bytes),push(bytes),"
                       "all_reduce(bytes),late(ms),times_last,answer(ms),update(ms),clock_error(us)\n");
     for (int32_t i = 0; i < ranks->job->n; i++) {
-        const td_job_rank *r = &ranks->job->ranks[i];
+        const td_rank_trace *r = &ranks->job->ranks[i];
         const td_rank_times *t = &ranks->times[i];
         double steps = t->steps ? (double)t->steps : 1;
         td_sink_format(out, "%d,", r->rank);

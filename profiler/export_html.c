@@ -148,7 +148,7 @@ static void write_ranks(td_sink *out, const td_ranks *ranks)
              "<th class=n>push<th class=n>sums<th class=n>late by<th class=n>last<th class=n>answers<th class=n>"
              "updates<th>clock<th>");
     for (int32_t i = 0; i < ranks->job->n; i++) {
-        const td_job_rank *r = &ranks->job->ranks[i];
+        const td_rank_trace *r = &ranks->job->ranks[i];
         const td_rank_times *t = &ranks->times[i];
         double steps = t->steps ? (double)t->steps : 1;
         td_sink_format(out, "<tr><td>%d</td>", r->rank);

@@ -56,7 +56,7 @@ static int64_t held(double ns)
     return (int64_t)(ns > most ? most : ns < -most ? -most : ns);
 }
 
-static void align(const td_trace *first, td_job_rank *r)
+static void align(const td_trace *first, td_rank_trace *r)
 {
     moment begin = reading_of(first, "clocks_begin", r->rank), end = reading_of(first, "clocks_end", r->rank);
     const char *host = json_string_value(json_object_get(first->info, "host"));
@@ -89,7 +89,7 @@ static void align(const td_trace *first, td_job_rank *r)
     r->shift_ns = held(apart - offset);
 }
 
-int64_t td_job_time(const td_job_rank *rank, int64_t ns)
+int64_t td_rank_time(const td_rank_trace *rank, int64_t ns)
 {
     return (int64_t)((uint64_t)ns + (uint64_t)rank->shift_ns - (uint64_t)held(rank->drift * (double)ns));
 }
@@ -116,7 +116,7 @@ bool td_job_name_parse(const char *name, int32_t *out_stem, int32_t *out_rank)
 
 /* ---- reading --------------------------------------------------------------------------------------------------------------------- */
 
-static void describe(td_job_rank *r)
+static void describe(td_rank_trace *r)
 {
     const char *role = json_string_value(json_object_get(r->trace->info, "role"));
     const char *host = json_string_value(json_object_get(r->trace->info, "host"));
@@ -126,19 +126,19 @@ static void describe(td_job_rank *r)
 
 static int by_rank(const void *a, const void *b)
 {
-    const td_job_rank *x = a, *y = b;
+    const td_rank_trace *x = a, *y = b;
     return x->rank - y->rank;
 }
 
 /* A place for a rank. A rank that is there twice is refused. */
-static td_status *add_rank(td_job_traces *job, int64_t *capacity, int32_t rank, td_job_rank **out)
+static td_status *add_rank(td_job_traces *job, int64_t *capacity, int32_t rank, td_rank_trace **out)
 {
     for (int32_t i = 0; i < job->n; i++)
         if (job->ranks[i].rank == rank)
             return TD_ERROR(TD_DATA_ERROR, "two traces are of rank %d", rank);
     TD_TRY(td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks));
     *out = &job->ranks[job->n++];
-    **out = (td_job_rank){.rank = rank};
+    **out = (td_rank_trace){.rank = rank};
     return NULL;
 }
 
@@ -153,8 +153,8 @@ static td_status *list_missing(td_job_traces *job, int64_t *capacity)
     }
     most = most < MOST_RANKS ? most : MOST_RANKS;
     for (int32_t rank = 0; rank < (int32_t)most; rank++) {
-        td_job_rank *added = NULL;
-        if (td_job_rank_of(job, rank))
+        td_rank_trace *added = NULL;
+        if (td_rank_trace_of(job, rank))
             continue;
         TD_TRY(add_rank(job, capacity, rank, &added));
         (void)snprintf(added->problem, sizeof added->problem, "it recorded nothing");
@@ -168,7 +168,7 @@ static td_status *finish(td_job_traces *job, int64_t *capacity)
     const td_trace *first = NULL;
     TD_TRY(list_missing(job, capacity));
     for (int32_t i = 0; i < job->n; i++) {
-        td_job_rank *r = &job->ranks[i];
+        td_rank_trace *r = &job->ranks[i];
         if (!r->trace)
             continue;
         first = first ? first : r->trace;
@@ -181,7 +181,7 @@ static td_status *finish(td_job_traces *job, int64_t *capacity)
 static td_status *read_one(td_job_traces *job, int64_t *capacity, const char *folder, const char *name, int32_t rank,
                            bool must)
 {
-    td_job_rank *added = NULL;
+    td_rank_trace *added = NULL;
     char *path = *folder ? td_format("%s/%s", folder, name) : td_strdup(name);
     td_status *status =
         path ? add_rank(job, capacity, rank, &added) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
@@ -247,7 +247,7 @@ td_status *td_job_traces_of(td_trace **traces, int32_t n, td_job_traces **out_jo
     *out_job = NULL;
     td_status *status = TD_NEW(job, 1);
     for (int32_t i = 0; i < n; i++) {
-        td_job_rank *added = NULL;
+        td_rank_trace *added = NULL;
         int32_t rank = (int32_t)json_integer_value(json_object_get(traces[i]->info, "rank"));
         if (!status)
             status = add_rank(job, &capacity, rank, &added);
@@ -276,7 +276,7 @@ void td_job_traces_destroy(td_job_traces *job)
     td_free(job);
 }
 
-const td_job_rank *td_job_rank_of(const td_job_traces *job, int32_t rank)
+const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank)
 {
     for (int32_t i = 0; i < job->n; i++)
         if (job->ranks[i].rank == rank)

@@ -2,7 +2,7 @@
  *
  *     td_job_traces *job = NULL;
  *     TD_TRY(td_job_traces_read("runs/x/profile/trace-0001.tdt", &job));    // and trace-0001.rank1.tdt, ... beside it
- *     int64_t at = td_job_time(&job->ranks[2], event->begin_ns);            // on the clock of the first rank
+ *     int64_t at = td_rank_time(&job->ranks[2], event->begin_ns);            // on the clock of the first rank
  *     TD_TRY(td_job_traces_merge(job, &merged));                            // one trace with all threads, for timelines
  *
  * The first worker's trace has readings of every rank's clock beside its own, from the beginning and from the end ("clocks" of its
@@ -21,7 +21,7 @@ typedef enum td_job_aligned {
 } td_job_aligned;
 const char *td_job_aligned_name(td_job_aligned aligned);
 
-typedef struct td_job_rank {
+typedef struct td_rank_trace {
     int32_t rank;
     char role[64], host[64];
     td_trace *trace;   /* NULL: there is none, and `problem` says why */
@@ -30,11 +30,11 @@ typedef struct td_job_rank {
     double offset_ns,
         drift; /* its clock less the first one's when its trace begins, and how much faster it runs: 1e-6 is 1 ppm */
     int64_t error_ns; /* of times after alignment, at most; of UNALIGNED ones not known */
-    int64_t shift_ns; /* what td_job_time adds when its trace begins */
-} td_job_rank;
+    int64_t shift_ns; /* what td_rank_time adds when its trace begins */
+} td_rank_trace;
 
 typedef struct td_job_traces {
-    td_job_rank *ranks; /* by rank; the first one's clock is everybody's */
+    td_rank_trace *ranks; /* by rank; the first one's clock is everybody's */
     int32_t n;
     int32_t opened; /* the rank whose trace was asked for */
 } td_job_traces;
@@ -45,9 +45,9 @@ td_status *td_job_traces_read(const char *path, td_job_traces **out_job) TD_MUST
 /* Traces that were read before, which are taken: also after an error. */
 td_status *td_job_traces_of(td_trace **traces, int32_t n, td_job_traces **out_job) TD_MUST_USE;
 void td_job_traces_destroy(td_job_traces *job);
-const td_job_rank *td_job_rank_of(const td_job_traces *job, int32_t rank); /* NULL: there is none */
+const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank); /* NULL: there is none */
 /* A time of a rank's trace on the first one's clock, from where the first one's trace begins. */
-int64_t td_job_time(const td_job_rank *rank, int64_t ns);
+int64_t td_rank_time(const td_rank_trace *rank, int64_t ns);
 /* One trace of all: threads and plans of every rank, `ranks` filled, events in order. Windows are the first one's. */
 td_status *td_job_traces_merge(const td_job_traces *job, td_trace **out_trace) TD_MUST_USE;
 /* "trace-0001.rank2.tdt": the length of "trace-0001", and 2; of "trace-0001.tdt" 0. False: no name of a trace. */

@@ -50,20 +50,20 @@ static td_status *add_threads(td_trace *out, const td_trace *from, int32_t rank)
     return NULL;
 }
 
-static void add_events(td_trace *out, const td_job_rank *r, int64_t first_thread, uint32_t base)
+static void add_events(td_trace *out, const td_rank_trace *r, int64_t first_thread, uint32_t base)
 {
     for (int64_t i = 0; i < r->trace->n_events; i++) {
         td_trace_event *e = &out->events[out->n_events++];
         *e = r->trace->events[i];
-        e->begin_ns = td_job_time(r, e->begin_ns);
-        e->end_ns = td_job_time(r, e->end_ns);
+        e->begin_ns = td_rank_time(r, e->begin_ns);
+        e->end_ns = td_rank_time(r, e->end_ns);
         e->end_ns = e->end_ns < e->begin_ns ? e->begin_ns : e->end_ns;
         e->thread = (uint16_t)(e->thread + first_thread);
         e->id += has_plan_id(e) ? base : 0;
     }
 }
 
-static td_status *add_rank(td_trace *out, const td_job_rank *r, uint32_t *base)
+static td_status *add_rank(td_trace *out, const td_rank_trace *r, uint32_t *base)
 {
     int64_t first_thread = out->n_threads;
     td_trace_rank *rank = &out->ranks[out->n_ranks];

@@ -75,7 +75,7 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
         break;
     case TD_RECORD_ALL_REDUCE:
         add_work(&times->sum, e);
-        ranks->arrivals_ns[at * ranks->job->n + index] = td_job_time(&ranks->job->ranks[index], e->begin_ns);
+        ranks->arrivals_ns[at * ranks->job->n + index] = td_rank_time(&ranks->job->ranks[index], e->begin_ns);
         break;
     default:
         break;

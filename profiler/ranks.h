@@ -3,7 +3,7 @@
  *
  * A rank arrives at a sum when it calls for it; nobody leaves before the last has arrived. How late a rank is, is counted from the
  * first to arrive. What others waited for one rank alone is the time between its arrival, as the last, and that of the one before.
- * All times are nanoseconds; those of different ranks are on one clock, as exact as td_job_rank.error_ns says. */
+ * All times are nanoseconds; those of different ranks are on one clock, as exact as td_rank_trace.error_ns says. */
 #ifndef TANDEM_PROFILER_RANKS_H
 #define TANDEM_PROFILER_RANKS_H
 

@@ -44,7 +44,7 @@ static json_t *keys_json(const td_trace *trace)
 
 static json_t *rank_json(const td_ranks *ranks, int32_t index)
 {
-    const td_job_rank *r = &ranks->job->ranks[index];
+    const td_rank_trace *r = &ranks->job->ranks[index];
     const td_rank_times *t = &ranks->times[index];
     double steps = t->steps ? (double)t->steps : 1, met = t->met ? (double)t->met : 1;
     json_t *json = json_pack(

@@ -144,12 +144,12 @@ static void test_clocks_of_all_ranks_become_one(void **state)
     }
     opened o = open_job();
     for (int r = 1; r < 3; r++) {
-        const td_job_rank *rank = &o.job->ranks[r];
+        const td_rank_trace *rank = &o.job->ranks[r];
         assert_int_equal(rank->aligned, TD_JOB_ALIGNED);
         assert_int_equal(rank->error_ns, 3000 + r);
         near(rank->drift, drifts[r]);
         for (int64_t i = 0; i < rank->trace->n_events; i++) /* the same events as the first one's */
-            assert_true(llabs(td_job_time(rank, rank->trace->events[i].begin_ns) -
+            assert_true(llabs(td_rank_time(rank, rank->trace->events[i].begin_ns) -
                               o.job->ranks[0].trace->events[i].begin_ns) < 100);
         assert_true(o.a->ranks->times[r].late_most_ns < 100);
     }
