@@ -44,6 +44,7 @@ static const route routes[] = {
     {"/api/v1/texts", td_board_get_texts, JSON_TYPE},
     {"/api/v1/profile", td_board_get_profile, JSON_TYPE},
     {"/api/v1/timeline", td_board_get_timeline, JSON_TYPE},
+    {"/api/v1/cluster", td_board_get_cluster, JSON_TYPE},
 };
 
 static td_board_response failure(int status, const char *message)

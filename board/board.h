@@ -181,5 +181,6 @@ TD_BOARD_HANDLER(get_image) TD_MUST_USE;
 TD_BOARD_HANDLER(get_texts) TD_MUST_USE;
 TD_BOARD_HANDLER(get_profile) TD_MUST_USE;
 TD_BOARD_HANDLER(get_timeline) TD_MUST_USE;
+TD_BOARD_HANDLER(get_cluster) TD_MUST_USE;
 
 #endif

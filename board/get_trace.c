@@ -1,4 +1,5 @@
 /* What a trace shows: its analysis, and the timeline at the detail that a picture of so many pixels has. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static td_status *analyse(td_board_trace *t)
 {
     td_analysis *analysis = NULL;
     json_t *json = NULL;
-    td_status *status = td_analysis_create(t->trace, -1, &analysis);
+    td_status *status = td_analysis_create_of(t->job, -1, -1, &analysis);
     if (!status)
         status = td_report_json(analysis, &json);
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -33,6 +34,36 @@ TD_BOARD_HANDLER(get_profile)
         TD_TRY(analyse(t));
     td_string_append(out, t->analysis);
     return NULL;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *put_ranks(const td_ranks *ranks, td_string *out)
+{
+    json_t *json = NULL;
+    TD_TRY(td_ranks_json(ranks, &json));
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (text)
+        td_string_append(out, text);
+    json_decref(json);
+    if (!text)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an analysis");
+    free(text); /* jansson's own allocation */
+    return NULL;
+}
+
+TD_BOARD_HANDLER(get_cluster)
+{
+    td_board_trace *t = NULL;
+    td_ranks *ranks = NULL;
+    TD_TRY(td_board_trace_of(board, request, &t));
+    if (t->job->n < 2)
+        return td_status_help(TD_ERROR(TD_NOT_FOUND, "this recording is of one process, no distributed job"),
+                              "record one: mpirun -n 4 tandem train CONFIG --profile");
+    TD_TRY(td_ranks_create(t->job, -1, &ranks));
+    td_status *status = put_ranks(ranks, out);
+    td_ranks_destroy(ranks);
+    return status;
 }
 
 /* ---- timeline ----------------------------------------------------------------------------------------------------------------- */
@@ -79,10 +110,18 @@ static void put_row(td_string *out, const td_trace *trace, const td_board_row *r
 {
     enum { MOST_BOXES = 20000 };
     const td_board_level *level = level_for(row, r->pixel_ns);
-    const char *thread = trace->threads[row->thread].name;
+    char thread[64];
     int64_t n = 0;
+    if (trace->n_ranks)
+        (void)snprintf(thread, sizeof thread, "%d: %s", trace->ranks[row->rank].rank, trace->threads[row->thread].name);
+    else
+        td_text_cut(thread, sizeof thread, trace->threads[row->thread].name);
     td_string_append(out, "{\"thread\":");
     td_board_quote(out, thread, strlen(thread));
+    if (trace->n_ranks) {
+        td_string_format(out, ",\"rank\":%d,\"process\":", trace->ranks[row->rank].rank);
+        td_board_quote(out, trace->ranks[row->rank].name, strlen(trace->ranks[row->rank].name));
+    }
     td_string_format(out, ",\"depth\":%d,\"lane\":%d,\"boxes\":[", row->depth, row->overflow);
     for (int64_t i = first_box(level, r->from); i < level->n && level->boxes[i].begin_ns <= r->to && n < MOST_BOXES;
          i++) {

@@ -47,10 +47,11 @@ const char *td_board_event_name(const td_trace *trace, const td_trace_event *eve
     int32_t node, subgraph;
     int kind = event->kind;
     const td_trace_plan *plan = td_trace_find(trace, event->id, &node, &subgraph);
-    bool waits = kind == TD_RECORD_WAIT;
-    if (plan && node >= 0 && !waits)
+    bool of_node = kind == TD_RECORD_OP || kind == TD_RECORD_COPY || kind == TD_RECORD_UPDATE ||
+                   kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
+    if (plan && node >= 0 && of_node)
         return plan->nodes[node].name;
-    if (plan && subgraph >= 0 && !waits && kind == TD_RECORD_SUBGRAPH)
+    if (plan && subgraph >= 0 && kind == TD_RECORD_SUBGRAPH)
         return plan->subgraphs[subgraph].name;
     bool known = kind >= 0 && kind < (int)(sizeof kind_names / sizeof *kind_names) && kind_names[kind];
     return known ? kind_names[kind] : "unknown";
@@ -106,15 +107,24 @@ static td_status *place_events(td_board_trace *t)
     return NULL;
 }
 
-/* Steps first; then thread by thread, subgraphs before ops. */
+/* Rank by rank; steps first; then thread by thread, subgraphs before ops. */
 static int by_thread(const void *a, const void *b)
 {
     const td_board_row *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank - y->rank;
     if ((x->depth == 0) != (y->depth == 0))
         return x->depth == 0 ? -1 : 1;
     if (x->thread != y->thread)
         return x->thread < y->thread ? -1 : 1;
     return x->depth != y->depth ? x->depth - y->depth : x->overflow - y->overflow;
+}
+
+static void sort_rows(td_board_trace *t)
+{
+    for (int64_t i = 0; i < t->n_rows; i++)
+        t->rows[i].rank = t->trace->threads[t->rows[i].thread].rank;
+    qsort(t->rows, (size_t)t->n_rows, sizeof *t->rows, by_thread);
 }
 
 /* ---- levels ----------------------------------------------------------------------------------------------------------------- */
@@ -166,7 +176,8 @@ void td_board_trace_destroy(td_board_trace *trace)
     for (int64_t i = 0; i < trace->n_rows; i++)
         for (int k = 0; k < trace->rows[i].n_levels; k++)
             td_free(trace->rows[i].levels[k].boxes);
-    td_trace_destroy(trace->trace);
+    td_trace_destroy(trace->merged);
+    td_job_traces_destroy(trace->job);
     td_free(trace->rows);
     td_free(trace->key);
     td_free(trace->analysis);
@@ -175,40 +186,40 @@ void td_board_trace_destroy(td_board_trace *trace)
 
 static td_status *key_of(td_board *board, const td_board_run *run, const char *path, char **out_key)
 {
-    int file = -1;
-    struct stat info = {0};
-    TD_TRY(td_board_open_file(board->folder, path, &file));
-    (void)fstat(file, &info);
-    close(file);
-    *out_key = td_format("%s %s %lld.%lld %lld %lld", run->id, path, (long long)info.st_mtim.tv_sec,
-                         (long long)info.st_mtim.tv_nsec, (long long)info.st_size, (long long)info.st_ino);
+    char *key = NULL;
+    TD_TRY(td_board_key_of_job(board, path, &key));
+    *out_key = td_format("%s %s", run->id, key);
+    td_free(key);
     return *out_key ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
+}
+
+/* All ranks on one clock where there are several. */
+static td_status *read_traces(td_board *board, const char *path, td_board_trace *t)
+{
+    TD_TRY(td_board_read_job(board, path, &t->job));
+    if (t->job->n > 1)
+        TD_TRY(td_job_traces_merge(t->job, &t->merged));
+    t->trace = t->merged ? t->merged : t->job->ranks[0].trace;
+    return NULL;
 }
 
 /* Takes `key`. */
 static td_status *open_trace(td_board *board, const char *path, char *key)
 {
-    enum { MOST_BYTES = 2000000000 };
-    char *data = NULL;
-    size_t bytes = 0;
     td_board_trace *t = NULL;
     td_board_trace_destroy(board->trace);
     board->trace = NULL;
-    td_status *status = td_board_read_file(board->folder, path, MOST_BYTES, &data, &bytes);
-    if (!status)
-        status = TD_NEW(t, 1);
+    td_status *status = TD_NEW(t, 1);
     if (status) {
         td_free(key);
-        td_free(data);
         return status;
     }
     t->key = key;
-    status = td_trace_parse(data, bytes, path, &t->trace);
-    td_free(data);
+    status = read_traces(board, path, t);
     if (!status)
         status = place_events(t);
     if (t->n_rows)
-        qsort(t->rows, (size_t)t->n_rows, sizeof *t->rows, by_thread);
+        sort_rows(t);
     for (int64_t i = 0; !status && i < t->n_rows; i++)
         status = make_levels(&t->rows[i]);
     if (status)

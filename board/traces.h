@@ -3,7 +3,7 @@
 #define TANDEM_BOARD_TRACES_H
 
 #include "board/board.h"
-#include "profiler/trace.h"
+#include "profiler/job.h"
 
 /* One or more events of a row that lie side by side. */
 typedef struct td_board_box {
@@ -23,6 +23,7 @@ enum { TD_BOARD_LEVELS = 40 };
 /* Events of one thread that do not overlap, by begin. */
 typedef struct td_board_row {
     uint16_t thread;
+    int32_t rank; /* its place among the trace's ranks; 0 where it has none */
     int depth;    /* 0: steps; 1: subgraphs, waits and the like; 2: ops and copies */
     int overflow; /* of rows that overlap in time, such as steps: which of them */
     int64_t last_end_ns;
@@ -32,7 +33,9 @@ typedef struct td_board_row {
 
 struct td_board_trace {
     char *key; /* the run's id and the file's name and time */
-    td_trace *trace;
+    td_job_traces *job;
+    td_trace *merged; /* of all ranks; NULL: there is one */
+    td_trace *trace;  /* what the timeline shows: that, or the only one */
     td_board_row *rows;
     int64_t n_rows, rows_capacity;
     char *analysis; /* what tandem profile --json says; NULL: not asked for yet */
@@ -41,6 +44,10 @@ struct td_board_trace {
 /* The trace of the request's run; an answer of 404 that says how to record one where there is none. */
 td_status *td_board_trace_of(td_board *board, const td_board_request *request, td_board_trace **out_trace) TD_MUST_USE;
 void td_board_trace_destroy(td_board_trace *trace);
+/* The traces of all ranks beside `path`, below the board's folder; those that cannot be read are left out. *out_key, td_free'd by the
+ * caller: unlike any before once one of them has changed. */
+td_status *td_board_key_of_job(td_board *board, const char *path, char **out_key) TD_MUST_USE;
+td_status *td_board_read_job(td_board *board, const char *path, td_job_traces **out_job) TD_MUST_USE;
 /* The name of an event's op or subgraph, or of its kind. */
 const char *td_board_event_name(const td_trace *trace, const td_trace_event *event);
 

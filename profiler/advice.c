@@ -109,6 +109,9 @@ td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t
         return TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no rank %d: it has %d", rank, job->n);
     if (!of->trace)
         return TD_ERROR(TD_DATA_ERROR, "rank %d has no trace that can be read: %s", of->rank, of->problem);
+    if (of->trace->n_windows && !of->trace->n_plans)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "rank %d (%s) ran no steps of its own: the table of ranks has what it did",
+                        of->rank, of->role);
     TD_TRY(td_analysis_create(of->trace, window, out_analysis));
     td_status *status = job->n > 1 ? td_ranks_create(job, window, &(*out_analysis)->ranks) : NULL;
     if (status) {

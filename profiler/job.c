@@ -240,7 +240,7 @@ td_status *td_job_traces_read(const char *path, td_job_traces **out_job)
     return status;
 }
 
-td_status *td_job_traces_of(td_trace **traces, int32_t n, td_job_traces **out_job)
+td_status *td_job_traces_of(td_trace **traces, const int32_t *ranks, int32_t n, td_job_traces **out_job)
 {
     td_job_traces *job = NULL;
     int64_t capacity = 0;
@@ -248,17 +248,18 @@ td_status *td_job_traces_of(td_trace **traces, int32_t n, td_job_traces **out_jo
     td_status *status = TD_NEW(job, 1);
     for (int32_t i = 0; i < n; i++) {
         td_rank_trace *added = NULL;
-        int32_t rank = (int32_t)json_integer_value(json_object_get(traces[i]->info, "rank"));
         if (!status)
-            status = add_rank(job, &capacity, rank, &added);
+            status = add_rank(job, &capacity, ranks[i], &added);
         if (added)
             added->trace = traces[i];
         else
             td_trace_destroy(traces[i]);
         traces[i] = NULL;
     }
-    if (!status)
+    if (!status) {
+        job->opened = n ? ranks[0] : 0;
         status = finish(job, &capacity);
+    }
     if (status)
         td_job_traces_destroy(job);
     else

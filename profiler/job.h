@@ -42,8 +42,8 @@ typedef struct td_job_traces {
 /* All ranks' traces beside `path`, which is any of them. One rank: a run without a job. An error where `path` itself cannot be
  * read. */
 td_status *td_job_traces_read(const char *path, td_job_traces **out_job) TD_MUST_USE;
-/* Traces that were read before, which are taken: also after an error. */
-td_status *td_job_traces_of(td_trace **traces, int32_t n, td_job_traces **out_job) TD_MUST_USE;
+/* Traces that were read before, of these ranks; the first one was asked for. They are taken: also after an error. */
+td_status *td_job_traces_of(td_trace **traces, const int32_t *ranks, int32_t n, td_job_traces **out_job) TD_MUST_USE;
 void td_job_traces_destroy(td_job_traces *job);
 const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank); /* NULL: there is none */
 /* A time of a rank's trace on the first one's clock, from where the first one's trace begins. */

@@ -295,6 +295,13 @@ static bool is_scheduled(const td_profiler_options *o, int64_t step, int64_t *ou
     return true;
 }
 
+/* On the run's thread. Its name comes first: the ring that it takes has the name of then. */
+static void begin_here(td_profiler *profiler, int64_t first, int64_t last)
+{
+    td_record_name_thread("run");
+    begin_window(profiler, first, last);
+}
+
 static void look_at_schedule(td_profiler *profiler, int64_t step)
 {
     const td_profiler_options *o = &profiler->options;
@@ -303,11 +310,11 @@ static void look_at_schedule(td_profiler *profiler, int64_t step)
         return;
     if (profiler->asked_to_start) {
         profiler->asked_to_start = false;
-        begin_window(profiler, step + o->warm_up, INT64_MAX);
+        begin_here(profiler, step + o->warm_up, INT64_MAX);
     } else if (atomic_exchange(&profiler->requested, false)) {
-        begin_window(profiler, step + o->warm_up, step + o->warm_up + o->active - 1);
+        begin_here(profiler, step + o->warm_up, step + o->warm_up + o->active - 1);
     } else if (profiler->scheduled && is_scheduled(o, step, &first, &last) && last > profiler->completed_step) {
-        begin_window(profiler, first, last);
+        begin_here(profiler, first, last);
     }
 }
 
@@ -340,11 +347,8 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     if (!profiler)
         return;
     pthread_mutex_lock(&profiler->mutex);
-    bool was_recording = profiler->recording;
     if (session->plan->training && !slot->micro)
         look_at_schedule(profiler, step);
-    if (profiler->recording && !was_recording)
-        td_record_name_thread("run");
     if (profiler->recording)
         turn_off(profiler, make_known(profiler, session));
     slot->record_base = session->record_base;

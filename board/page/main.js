@@ -6,7 +6,7 @@ const PAGES = [
   ["Training", [["runs", "Runs"], ["scalars", "Scalars"], ["compare", "Compare"], ["parameters", "Parallel view"]]],
   ["Values", [["histograms", "Histograms"], ["tensors", "Tensors"], ["images", "Images"]]],
   ["Model", [["lineage", "Lineage"], ["graph", "Graph"], ["data", "Data"], ["memory", "Memory"]]],
-  ["Time", [["steps", "Step trace"], ["operators", "Operators"], ["timeline", "Timeline"], ["advice", "Advice"]]],
+  ["Time", [["steps", "Step trace"], ["operators", "Operators"], ["timeline", "Timeline"], ["cluster", "Cluster"], ["advice", "Advice"]]],
 ];
 const OF_MANY = new Set(["runs", "scalars", "compare", "parameters"]);
 

@@ -18,7 +18,7 @@ import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 'summary.tensors=["*bias", "fc3.weight"]', "summary.images=2", "log.level=warning"]
-PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "advice"]
+PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "cluster", "advice"]
 REFUSALS = ("status of 400", "status of 404", "status of 422")  # what the pages ask for and a run has not
 OF_MANY = ["runs", "scalars", "compare", "parameters"]
 

@@ -1,0 +1,144 @@
+/* A job's recording in the board: its ranks, their timeline on one clock, and what a hostile folder may put beside it. */
+#include "tests/profiler/made_trace.h"
+
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "board/board.h"
+
+static char folder[64];
+
+static const char *in(const char *name)
+{
+    static char paths[4][192];
+    static int at;
+    at = (at + 1) % 4;
+    (void)snprintf(paths[at], sizeof paths[at], "%s/%s", folder, name);
+    return paths[at];
+}
+
+static void write_rank(const char *run, int rank, int64_t late)
+{
+    char name[96];
+    made m = made_defaults();
+    m.rank = rank;
+    m.ranks = 3;
+    m.late = late;
+    m.sum = 4000000 - late;
+    (void)snprintf(name, sizeof name, rank ? "%s/profile/trace-0001.rank%d.tdt" : "%s/profile/trace-0001.tdt", run,
+                   rank);
+    made_file(in(name), &m);
+}
+
+static json_t *ask(td_board *board, int status, const char *path, const char *run)
+{
+    td_board_parameter parameter = {"run", run};
+    td_board_request request = {path, &parameter, 1};
+    td_board_response response = td_board_answer(board, &request);
+    json_t *json = json_loadb(response.body, response.bytes, 0, NULL);
+    if (!json || response.status != status)
+        fail_msg("%s of %s: %d: %.*s", path, run, response.status, (int)(response.bytes < 300 ? response.bytes : 300),
+                 response.body);
+    td_board_response_deinit(&response);
+    return json;
+}
+
+static void test_a_job_is_shown_with_its_ranks(void **state)
+{
+    (void)state;
+    td_board *board = NULL;
+    OK(td_directory_create(in("job/profile")));
+    for (int rank = 0; rank < 3; rank++)
+        write_rank("job", rank, rank == 1 ? 3000000 : 0);
+    OK(td_board_open(folder, &board));
+    json_t *json = ask(board, 200, "/api/v1/cluster", "job");
+    const json_t *ranks = json_object_get(json, "ranks"), *slow = json_array_get(ranks, 1);
+    assert_int_equal(json_array_size(ranks), 3);
+    assert_int_equal(json_integer_value(json_object_get(slow, "times_last")), 4);
+    assert_true(json_number_value(json_object_get(slow, "late_ms")) == 3);
+    json_decref(json);
+    json = ask(board, 200, "/api/v1/timeline", "job");
+    const json_t *row;
+    size_t i;
+    bool seen[3] = {false};
+    json_array_foreach(json_object_get(json, "rows"), i, row)
+    {
+        int64_t rank = json_integer_value(json_object_get(row, "rank"));
+        assert_in_range(rank, 0, 2);
+        assert_int_equal(json_string_value(json_object_get(row, "thread"))[0] - '0', rank);
+        seen[rank] = true;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
+    json_decref(json);
+    json = ask(board, 200, "/api/v1/profile", "job");
+    assert_non_null(json_object_get(json, "ranks"));
+    json_decref(json);
+    write_rank("job", 2, 3500000); /* a rank's file has changed: it is read anew */
+    json = ask(board, 200, "/api/v1/cluster", "job");
+    assert_true(json_number_value(json_object_get(json_array_get(json_object_get(json, "ranks"), 2), "late_ms")) ==
+                3.5);
+    json_decref(json);
+    td_board_close(board);
+}
+
+static void test_what_lies_beside_a_trace_cannot_break_it(void **state)
+{
+    (void)state;
+    td_board *board = NULL;
+    OK(td_directory_create(in("odd/profile")));
+    write_rank("odd", 0, 0);
+    assert_int_equal(symlink("/etc/passwd", in("odd/profile/trace-0001.rank1.tdt")), 0);
+    OK(td_file_write(in("odd/profile/trace-0001.rank2.tdt"), "TDTRACE\nno trace", 16));
+    OK(td_file_write(in("odd/profile/trace-0001.rank99999999.tdt"), "x", 1));
+    OK(td_directory_create(in("odd/profile/trace-0001.rank4.tdt")));
+    OK(td_board_open(folder, &board));
+    json_t *json = ask(board, 200, "/api/v1/cluster", "odd");
+    const json_t *rank, *ranks = json_object_get(json, "ranks");
+    size_t i;
+    json_array_foreach(ranks, i, rank) assert_true(i == 0 || *json_string_value(json_object_get(rank, "problem")));
+    json_decref(json);
+    json_decref(ask(board, 200, "/api/v1/timeline", "odd"));
+    td_board_close(board);
+}
+
+static void test_a_run_of_one_process_says_how_to_record_a_job(void **state)
+{
+    (void)state;
+    td_board *board = NULL;
+    made m = made_defaults();
+    OK(td_directory_create(in("one/profile")));
+    made_file(in("one/profile/trace-0001.tdt"), &m);
+    OK(td_board_open(folder, &board));
+    json_t *json = ask(board, 404, "/api/v1/cluster", "one");
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json, "error")), "mpirun -n 4 tandem train CONFIG --profile"));
+    json_decref(json);
+    json_decref(ask(board, 200, "/api/v1/timeline", "one"));
+    td_board_close(board);
+}
+
+static int enter(void **state)
+{
+    (void)state;
+    (void)strcpy(folder, "board-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int leave(void **state)
+{
+    char command[96];
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_job_is_shown_with_its_ranks),
+        cmocka_unit_test(test_what_lies_beside_a_trace_cannot_break_it),
+        cmocka_unit_test(test_a_run_of_one_process_says_how_to_record_a_job),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
