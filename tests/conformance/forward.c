@@ -132,6 +132,15 @@ static td_status *check_peer(const conformance_device *device, const conformance
     return td_status_prefix(status, "against %s", peer->api->name);
 }
 
+static td_status *check_thoroughly(const conformance_device *device, const conformance_device *peer,
+                                   const built_case *built, const int64_t *extents, const arguments *fresh,
+                                   const arguments *expected)
+{
+    TD_TRY(check_threads(device, built, extents, fresh, expected));
+    TD_TRY(check_in_place(device, built, extents, fresh, expected));
+    return peer ? check_peer(device, peer, built, extents, fresh) : NULL;
+}
+
 td_status *check_forward(const conformance_device *device, const conformance_device *peer, const built_case *built,
                          const int64_t *extents)
 {
@@ -144,12 +153,11 @@ td_status *check_forward(const conformance_device *device, const conformance_dev
             status = expect_refusal(device_run(device, built, extents, 2, -1, -1, &fresh), "the device");
     } else if (!status) {
         status = td_status_prefix(run_reference(built, -1, -1, &expected), "the reference");
-        if (!status)
-            status = check_threads(device, built, extents, &fresh, &expected);
-        if (!status)
-            status = check_in_place(device, built, extents, &fresh, &expected);
-        if (!status && peer)
-            status = check_peer(device, peer, built, extents, &fresh);
+        if (!status && device->threads)
+            status = compare_device(device, built, extents, device->threads, -1, -1, &fresh, &expected,
+                                    tolerance_of(device, built));
+        else if (!status)
+            status = check_thoroughly(device, peer, built, extents, &fresh, &expected);
     }
     arguments_deinit(&fresh);
     arguments_deinit(&expected);

@@ -1,8 +1,10 @@
 /* usage: conformance [--backend DEVICE]... [--op NAME] [--tolerance X] [--exact] [--list] [--no-gradient]
+ *     [--threads N]
  *
  * Runs the cases on each device: "cpu", "emulated:memory=64MiB", or the path of a shared object ("./mine.so:option=1");
  * by default on cpu and emulated. Prints one line per op and device; exits 0 only when all agree. Built-in devices must
- * support every op and are held to bits; others to --tolerance (1e-4 by default), unless --exact. */
+ * support every op and are held to bits; others to --tolerance (1e-4 by default), unless --exact. --threads N runs each
+ * case once, with N threads, beside the reference: enough for a tool that looks for races. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@ typedef struct options {
     const char *devices[MAX_DEVICES], *op;
     int n_devices;
     double tolerance;
+    int32_t threads;
     bool exact, list, gradients;
 } options;
 
@@ -120,6 +123,7 @@ static bool check_device(const options *o, const char *spec)
     bool good = true;
     device.exact = device.exact || o->exact;
     device.tolerance = o->tolerance;
+    device.threads = o->threads;
     const bool has_peer = !status && strcmp(device.api->name, "emulated") == 0;
     if (has_peer)
         status = device_open("cpu", &peer);
@@ -152,6 +156,8 @@ static bool parse(int argc, char **argv, options *o)
             o->op = argv[++i];
         else if (strcmp(argv[i], "--tolerance") == 0 && more)
             o->tolerance = strtod(argv[++i], NULL);
+        else if (strcmp(argv[i], "--threads") == 0 && more)
+            o->threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--exact") == 0)
             o->exact = true;
         else if (strcmp(argv[i], "--no-gradient") == 0)
@@ -161,6 +167,8 @@ static bool parse(int argc, char **argv, options *o)
         else
             return false;
     }
+    if (o->threads < 0)
+        return false;
     if (!o->n_devices) {
         o->devices[o->n_devices++] = "cpu";
         o->devices[o->n_devices++] = "emulated";
@@ -174,7 +182,7 @@ int main(int argc, char **argv)
     bool good = true;
     if (!parse(argc, argv, &o)) {
         fprintf(stderr, "usage: conformance [--backend DEVICE]... [--op NAME] [--tolerance X] [--exact] [--list] "
-                        "[--no-gradient]\n");
+                        "[--no-gradient] [--threads N]\n");
         return 2;
     }
     if (o.op && !td_op_find(o.op)) {

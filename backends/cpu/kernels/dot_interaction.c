@@ -244,7 +244,7 @@ static inline __attribute__((always_inline)) void gradient_tile(const gradient_w
                                                                 int64_t count)
 {
     v16 sums[TILE] = {v16_set(0), v16_set(0), v16_set(0), v16_set(0)};
-    const float *below[TILE]; /* the pairs of i + t with the vectors before it */
+    const float *below[TILE] = {0}; /* the pairs of i + t with the vectors before it; gcc 14 wants it set twice */
     for (int t = 0; t < TILE; t++)
         below[t] = w->pairs + row_of_pairs(i + t);
     for (int32_t j = 0; j < i; j++) {
