@@ -220,6 +220,8 @@ static void print_start(const job *j)
     fprintf(j->talk, ": %d subgraph%s, %d cut edge%s, %s copied a step   run %s\n", plan.subgraphs,
             plan.subgraphs == 1 ? "" : "s", plan.cut_edges, plan.cut_edges == 1 ? "" : "s",
             td_format_traffic(traffic, (double)(plan.to_device_bytes_per_step + plan.to_host_bytes_per_step)), j->run);
+    if (plan.delayed)
+        fprintf(j->talk, "updates are made one step late (offload.delayed): results are not those of exact updates\n");
     if (j->resumed)
         fprintf(j->talk, "resumed after step %lld\n", (long long)td_store_steps(j->training.store));
 }

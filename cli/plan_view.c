@@ -239,6 +239,10 @@ static void print_remarks(const json_t *plan, FILE *out)
 {
     size_t i;
     const json_t *row;
+    if (flag_of(plan, "delayed"))
+        fprintf(out, "  offload.delayed: a step computes with parameters that lack the update of the step before; "
+                     "results are not "
+                     "those of exact updates\n");
     json_array_foreach(json_object_get(plan, "moved"), i, row)
         fprintf(out, "  moved to the host: %s (%s)\n", text_of(row, "op"), text_of(row, "why"));
     json_array_foreach(json_object_get(plan, "flags"), i, row) fprintf(

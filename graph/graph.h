@@ -36,6 +36,7 @@ typedef struct td_value_info {
     int32_t n_scalars; /* TD_CLASS_SCALAR */
     double *scalars;   /* initial numbers, owned */
     int32_t parameter; /* of a state: the parameter it belongs to; of a gradient: likewise; else -1 */
+    bool delayed; /* of a parameter: its update is made a window later; of a state: the gradient that waits for that */
 } td_value_info;
 
 typedef struct td_node {
@@ -48,6 +49,8 @@ typedef struct td_node {
     td_attr *attrs;            /* owned, strings and ints too; defaults filled in */
     char *target;              /* primitive_target or NULL */
     td_phase phase;
+    bool
+        delayed; /* part of the update of the window before: waits for no gate, runs in a window that is left out too */
     int32_t forward; /* of a backward node: the node it differentiates, or computes again; else -1 */
     int32_t after;   /* a value that must be there before this node begins, though it does not read it; else -1 */
     td_host_function host_function;

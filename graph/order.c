@@ -3,7 +3,8 @@
  *
  * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
  * it (the update), unless it declares that it reads what that op leaves (TD_PORT_AFTER); two writers of one state have no
- * order, so they are an error. In a plan every update also follows the loss, and a node that is to run late follows the value that
+ * order, so they are an error. But one op may write what the writer has left (both flags: settle_update); whoever reads after the
+ * writer then reads after that one. In a plan every update also follows the loss, and a node that is to run late follows the value that
  * it names (td_node.after). */
 #include <stdlib.h>
 #include <string.h>
@@ -22,22 +23,26 @@ bool td_node_writes(const td_node *node, int32_t input)
     return node->inputs[input] >= 0 && td_node_port(node, input)->flags & TD_PORT_WRITES;
 }
 
-/* writer[v]: the node that writes state v, or -1. */
-static td_status *find_writers(const td_graph *graph, int32_t *writer)
+/* writer[v]: the node that writes state v, or -1. last[v]: the one that writes what it has left, or the same. */
+static td_status *find_writers(const td_graph *graph, int32_t *writer, int32_t *last)
 {
     memset(writer, 0xff, (size_t)graph->n_values * sizeof *writer);
+    memset(last, 0xff, (size_t)graph->n_values * sizeof *last);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const td_node *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_inputs; i++) {
             if (!td_node_writes(node, i))
                 continue;
             int32_t value = node->inputs[i];
-            if (writer[value] >= 0 && writer[value] != n)
+            int32_t *mine = td_node_port(node, i)->flags & TD_PORT_AFTER ? &last[value] : &writer[value];
+            if (*mine >= 0 && *mine != n)
                 return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" and \"%s\" both write \"%s\": state has one writer a step",
-                                graph->nodes[writer[value]].name, node->name, graph->values[value].name);
-            writer[value] = n;
+                                graph->nodes[*mine].name, node->name, graph->values[value].name);
+            *mine = n;
         }
     }
+    for (int64_t v = 0; v < graph->n_values; v++)
+        last[v] = last[v] < 0 ? writer[v] : last[v];
     return NULL;
 }
 
@@ -91,7 +96,8 @@ static int32_t memory_of(const td_graph *graph, int32_t *behind, int32_t value)
 
 /* Counts the edges of each node into e->first[node + 1]; with `fill`, stores them. Returns how many there are. A view of a
  * state is the state's memory, so who reads the view reads the state. */
-static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *behind, td_edges *e, int32_t *fill)
+static int64_t each_edge(const td_graph *graph, const int32_t *writer, const int32_t *last, int32_t *behind,
+                         td_edges *e, int32_t *fill)
 {
     edge_sink sink = {.edges = e, .fill = fill};
     for (int32_t n = 0; n < graph->n_nodes; n++) {
@@ -99,14 +105,17 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, int32_t *
         for (int32_t i = 0; i < node->n_inputs; i++) {
             if (node->inputs[i] < 0)
                 continue;
-            int32_t written = writer[memory_of(graph, behind, node->inputs[i])];
-            bool after = td_node_port(node, i)->flags & TD_PORT_AFTER;
+            const int32_t state = memory_of(graph, behind, node->inputs[i]);
+            const bool after = td_node_port(node, i)->flags & TD_PORT_AFTER;
             add_edge(&sink, graph->values[node->inputs[i]].producer, n);
-            add_edge(&sink, after ? written : n, after ? n : written);
+            if (!after)
+                add_edge(&sink, n, writer[state]);
+            else
+                add_edge(&sink, last[state] == n ? writer[state] : last[state], n);
         }
         if (node->after >= 0)
             add_edge(&sink, graph->values[node->after].producer, n);
-        if (graph->gated && node->phase == TD_UPDATE)
+        if (graph->gated && node->phase == TD_UPDATE && !node->delayed)
             add_edge(&sink, graph->values[graph->gate].producer, n);
         if (graph->gated && node->op->flags & TD_OP_KEEPS)
             add_edge(&sink, graph->values[graph->sum_gate].producer, n);
@@ -231,25 +240,27 @@ void td_edges_deinit(td_edges *edges)
 td_status *td_graph_edges(const td_graph *graph, td_edges *out_edges)
 {
     td_status *status = NULL;
-    int32_t *writer = NULL, *fill = NULL, *behind = NULL;
+    int32_t *writer = NULL, *last = NULL, *fill = NULL, *behind = NULL;
     int64_t n = graph->n_nodes;
     *out_edges = (td_edges){0};
     TD_TRY_OR(status, done, TD_NEW(writer, graph->n_values + 1));
+    TD_TRY_OR(status, done, TD_NEW(last, graph->n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(fill, n + 1));
     TD_TRY_OR(status, done, TD_NEW(behind, graph->n_values + 1));
     memset(behind, 0xff, (size_t)graph->n_values * sizeof *behind);
     TD_TRY_OR(status, done, TD_NEW(out_edges->first, n + 2));
     TD_TRY_OR(status, done, TD_NEW(out_edges->indegree, n + 1));
-    TD_TRY_OR(status, done, find_writers(graph, writer));
-    int64_t count = each_edge(graph, writer, behind, out_edges, NULL);
+    TD_TRY_OR(status, done, find_writers(graph, writer, last));
+    int64_t count = each_edge(graph, writer, last, behind, out_edges, NULL);
     TD_TRY_OR(status, done, TD_NEW(out_edges->to, count + 1));
     for (int64_t i = 0; i < n; i++) {
         out_edges->first[i + 1] += out_edges->first[i];
         fill[i] = out_edges->first[i];
     }
-    (void)each_edge(graph, writer, behind, out_edges, fill);
+    (void)each_edge(graph, writer, last, behind, out_edges, fill);
 done:
     td_free(writer);
+    td_free(last);
     td_free(fill);
     td_free(behind);
     if (status)

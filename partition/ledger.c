@@ -22,7 +22,7 @@ const char *td_ledger_class_name(td_ledger_class what)
 static td_ledger_class stored_class(const td_plan *plan, int32_t value)
 {
     if (plan->graph->values[value].class == TD_CLASS_STATE)
-        return TD_LEDGER_MOMENTS;
+        return plan->graph->values[value].delayed ? TD_LEDGER_GRADIENTS : TD_LEDGER_MOMENTS;
     return plan->values[value].offloaded ? TD_LEDGER_MASTERS : TD_LEDGER_PARAMETERS;
 }
 
@@ -104,7 +104,7 @@ static td_status *count_arena(td_plan *plan, int32_t site)
     int64_t n = collect_spans(plan, site, spans), before = 0;
     for (int32_t k = 0; k < N; k++) {
         int64_t now = covered(spans, n, order, k + 1);
-        ledger->bytes[order[k]] = now - before;
+        ledger->bytes[order[k]] += now - before; /* gradients that wait are in the store */
         before = now;
     }
     ledger->bytes[TD_LEDGER_SCRATCH] = plan->arenas[site].bytes - before;
@@ -167,6 +167,8 @@ static int32_t offloaded_of(const td_plan *plan, const td_node *node)
         parameter = node->inputs[0];
     else if (node->n_outputs)
         parameter = plan->graph->values[node->outputs[0]].parameter;
+    if (parameter >= 0 && plan->graph->values[parameter].class == TD_CLASS_STATE) /* a gradient that is to wait */
+        parameter = plan->graph->values[parameter].parameter;
     return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
 }
 

@@ -31,6 +31,7 @@ static td_status *add_refresh(td_plan *plan, int32_t parameter, int32_t replica)
     if (graph->failed)
         return td_graph_check(graph);
     TD_TRY(td_plan_follow(plan));
+    graph->nodes[graph->n_nodes - 1].delayed = graph->values[parameter].delayed;
     td_plan_node *node = &plan->nodes[graph->n_nodes - 1];
     node->device = plan->values[replica].device;
     node->lane = TD_QUEUE_TO_DEVICE;

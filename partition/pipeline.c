@@ -114,16 +114,39 @@ static td_status *find_touches(work *w)
 static td_status *wait_for_writers(work *w)
 {
     for (int32_t v = 0; v < w->plan->graph->n_values; v++) {
-        int32_t writer = -1;
+        int32_t writer = -1, last = -1; /* the same, but where an early step is settled */
         if (w->plan->values[v].storage != TD_STORE)
             continue;
-        for (int32_t i = w->first[v]; i < w->first[v + 1]; i++)
-            writer = w->touches[i].writes ? w->touches[i].cluster : writer;
+        for (int32_t i = w->first[v]; i < w->first[v + 1]; i++) {
+            const int32_t cluster = w->touches[i].cluster;
+            if (!w->touches[i].writes)
+                continue;
+            if (writer < 0 || td_cluster_reaches(w->plan, cluster, writer))
+                writer = cluster;
+            if (last < 0 || td_cluster_reaches(w->plan, last, cluster))
+                last = cluster;
+        }
         for (int32_t i = w->first[v]; writer >= 0 && i < w->first[v + 1]; i++) {
-            TD_TRY(add_wait(w, writer, w->touches[i].cluster));
-            if (td_cluster_reaches(w->plan, writer, w->touches[i].cluster))
+            TD_TRY(add_wait(w, last, w->touches[i].cluster));
+            if (td_cluster_reaches(w->plan, last, w->touches[i].cluster))
                 TD_TRY(add_wait(w, w->touches[i].cluster, writer));
         }
+    }
+    return NULL;
+}
+
+/* What the window before left is not applied in a window that is lost already: its last micro-batch waits for the loss of the one
+ * before and looks at it (runtime/lanes.c), and the loss of the next one, which may lie there, waits for that. */
+static td_status *wait_for_loss(work *w)
+{
+    const td_plan *plan = w->plan;
+    const int32_t loss = plan->nodes[plan->graph->values[plan->loss].producer].cluster;
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        if (!plan->graph->nodes[n].delayed)
+            continue;
+        TD_TRY(add_wait(w, plan->nodes[n].cluster, loss));
+        if (w->within)
+            TD_TRY(add_wait(w, loss, plan->nodes[n].cluster));
     }
     return NULL;
 }
@@ -296,6 +319,8 @@ static td_status *find_waits(td_plan *plan, bool within)
     td_status *status = NULL;
     TD_TRY_OR(status, done, find_touches(&w));
     TD_TRY_OR(status, done, wait_for_writers(&w));
+    if (plan->micro >= 0 && plan->delayed)
+        TD_TRY_OR(status, done, wait_for_loss(&w));
     for (int32_t s = 0; s < plan->n_sites; s++)
         TD_TRY_OR(status, done, wait_for_bytes(&w, s));
     for (int32_t c = 0; c < plan->n_clusters; c++)

@@ -127,6 +127,7 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;
     plan->on_nan = request->options->on_nan;
+    plan->delayed = plan->training && request->options->offload_delayed;
     plan->most_skipped = request->options->most_skipped;
     plan->stochastic_rounding = request->options->stochastic_rounding;
     TD_TRY(TD_NEW(plan->sites, n_sites));

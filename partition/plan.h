@@ -91,6 +91,7 @@ typedef struct td_plan_group {
     const td_rule *rule; /* NULL: frozen */
     td_optimizer settings;
     int32_t coefficients; /* its scalar value, -1 if no parameter uses it */
+    int32_t pending;      /* likewise, of the window before: for updates that are made late */
 } td_plan_group;
 
 /* An op of the user's graph (or of its gradient) that a rule of the optimizer took away or turned into another op. */
@@ -182,6 +183,7 @@ struct td_plan {
     char *key; /* what it was made from, for the cache; NULL: not cached */
 
     bool training, stochastic_rounding;
+    bool delayed; /* dense parameters are updated a window late: see update.c */
     td_on_nan on_nan;
     int64_t most_skipped; /* in a row */
     uint64_t random_seed;

@@ -97,4 +97,7 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
     for (int32_t i = 0; i < plan->n_groups; i++)
         if (plan->groups[i].coefficients >= 0)
             plan->groups[i].coefficients = map[plan->groups[i].coefficients];
+    for (int32_t i = 0; i < plan->n_groups; i++)
+        if (plan->groups[i].pending >= 0)
+            plan->groups[i].pending = map[plan->groups[i].pending];
 }

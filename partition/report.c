@@ -35,6 +35,7 @@ td_plan_summary td_plan_summarize(const td_plan *plan)
                                .cut_edges = count_cut_edges(plan),
                                .plan_ms = plan->plan_s * 1e3,
                                .early_lookup = plan->early_lookup,
+                               .delayed = plan->delayed,
                                .recomputed_ops = plan->n_recomputed};
     td_plan_sum_window(plan, &summary);
     return summary;
@@ -246,14 +247,14 @@ td_status *td_plan_json(const td_plan *plan, char **out_text)
     for (int32_t c = 0; c < plan->n_clusters; c++)
         if (plan->clusters[c].lane == TD_QUEUE_COMPUTE)
             json_array_append_new(subgraphs, cluster_json(plan, c));
-    json_t *root =
-        json_pack("{s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs",
-                  s.subgraphs, "n_cut_edges", s.cut_edges, "micro_batches_per_step", (json_int_t)s.micro_batches,
-                  "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step, "to_host_bytes_per_step",
-                  (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms", s.step_bound_s * 1e3,
-                  "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "devices", devices,
-                  "subgraphs", subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags",
-                  flags_json(plan), "optimized", optimized_json(plan), "idle_rules", idle_rules_json(plan));
+    json_t *root = json_pack(
+        "{s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_subgraphs",
+        s.subgraphs, "n_cut_edges", s.cut_edges, "micro_batches_per_step", (json_int_t)s.micro_batches,
+        "to_device_bytes_per_step", (json_int_t)s.to_device_bytes_per_step, "to_host_bytes_per_step",
+        (json_int_t)s.to_host_bytes_per_step, "plan_ms", s.plan_ms, "step_bound_ms", s.step_bound_s * 1e3,
+        "early_lookup", (int)s.early_lookup, "pipelined", (int)plan->pipelined, "delayed", (int)s.delayed, "devices",
+        devices, "subgraphs", subgraphs, "cut_edges", cuts_json(plan), "moved", moved_json(plan), "flags",
+        flags_json(plan), "optimized", optimized_json(plan), "idle_rules", idle_rules_json(plan));
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (text)

@@ -145,6 +145,8 @@ static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
         parameter = node->inputs[0];
     else if (strcmp(node->op->name, "clip_gradient") == 0)
         parameter = plan->graph->values[node->outputs[0]].parameter;
+    if (parameter >= 0 && plan->graph->values[parameter].class == TD_CLASS_STATE) /* a gradient that is to wait */
+        parameter = plan->graph->values[parameter].parameter;
     return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
 }
 
@@ -191,7 +193,7 @@ td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const i
     TD_TRY_OR(status, done, TD_NEW(stage_at, c.n_depths + 1));
     cut(&c, stage_at);
     give_stages(plan, edges, order, depth, stage_at, stage);
-    if (is_clipping(plan))
+    if (is_clipping(plan) || plan->delayed)
         status = cut_by_need(plan, depth, stage_at, c.n_depths, stage);
 done:
     td_free(depth);

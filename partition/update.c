@@ -1,6 +1,10 @@
 /* Pass: the optimizers. For every trained parameter: its group (the first whose pattern matches), its rule's state slots as
  * values "<parameter>/<slot>", and one update node "<parameter>/update" that reads the gradient and the group's coefficients
- * and writes the parameter and its state. Coefficients are scalars computed once a step (optim/rule.h). */
+ * and writes the parameter and its state. Coefficients are scalars computed once a step (optim/rule.h).
+ *
+ * With offload.delayed an update reads the gradient of the window before, which is a state, and with it that window's coefficients.
+ * It waits for nothing of its own window, so the host makes it while the device goes forward; forward and backward read the parameters
+ * as they were before it. Row-sparse gradients are applied at once. */
 #include "base/glob.h"
 #include <stdio.h>
 
@@ -14,7 +18,7 @@ static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
     for (int64_t i = 0; i < list->n; i++) {
         const td_option_entry *entry = &list->items[i];
         td_plan_group *group = &plan->groups[plan->n_groups++];
-        group->coefficients = -1;
+        group->coefficients = group->pending = -1;
         group->match = td_strdup(entry->match);
         if (!group->match)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an optimizer group");
@@ -43,15 +47,44 @@ static td_plan_group *group_of(td_plan *plan, const char *parameter)
     return NULL;
 }
 
-static td_status *coefficients_of(td_plan *plan, td_plan_group *group, td_value *out)
+/* Of this window's update, or with `late` of the window before. */
+static td_status *coefficients_of(td_plan *plan, td_plan_group *group, bool late, td_value *out)
 {
-    if (group->coefficients < 0) {
+    int32_t *scalar = late ? &group->pending : &group->coefficients;
+    if (*scalar < 0) {
         char name[64];
-        (void)snprintf(name, sizeof name, "group.%d.coefficients", (int)(group - plan->groups));
-        group->coefficients = td_scalar(plan->graph, name, TD_F32, TD_COEFFICIENTS, NULL).id;
+        (void)snprintf(name, sizeof name, "group.%d.%s", (int)(group - plan->groups),
+                       late ? "pending" : "coefficients");
+        *scalar = td_scalar(plan->graph, name, TD_F32, TD_COEFFICIENTS, NULL).id;
     }
-    *out = (td_value){plan->graph, group->coefficients};
+    *out = (td_value){plan->graph, *scalar};
     return plan->graph->failed ? td_graph_check(plan->graph) : NULL;
+}
+
+/* *out_pending: the state "<parameter>/pending", which the node "<parameter>/pend" makes this window's gradient once the update has
+ * read the one of the window before. */
+static td_status *add_pending(td_plan *plan, int32_t parameter, int32_t gradient, td_value *out_pending)
+{
+    td_graph *graph = plan->graph;
+    char *name = td_format("%s/pending", graph->values[parameter].name),
+         *node = td_format("%s/pend", graph->values[parameter].name);
+    if (name && node) {
+        *out_pending = td_graph_add_source(graph, TD_CLASS_STATE, TD_DENSE, name, TD_F32,
+                                           graph->values[parameter].shape, td_dim_constant(0));
+        const td_value inputs[2] = {*out_pending, {graph, gradient}};
+        if (!graph->failed)
+            td_graph_add(graph, "commit", node, inputs, 2, NULL, 0, NULL, 0);
+    }
+    td_status *status = name && node ? NULL
+                                     : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the delayed update of \"%s\"",
+                                                graph->values[parameter].name);
+    td_free(name);
+    td_free(node);
+    if (status || graph->failed)
+        return status ? status : td_graph_check(graph);
+    graph->values[out_pending->id].parameter = parameter;
+    graph->values[out_pending->id].delayed = graph->values[parameter].delayed = true;
+    return NULL;
 }
 
 static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group *group, const td_slot *slot,
@@ -101,7 +134,7 @@ static td_status *choose_push(td_plan *plan, int32_t parameter, int32_t gradient
     for (int32_t t = 0; t < plan->n_served; t++)
         if (plan->served[t].parameter == parameter)
             plan->served[t].group = (int32_t)(group - plan->groups);
-    return coefficients_of(plan, group, &coefficients);
+    return coefficients_of(plan, group, false, &coefficients);
 }
 
 /* One node for all served tables: a window's gradients travel together. */
@@ -140,7 +173,11 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
     td_value inputs[3 + TD_MAX_SLOTS] = {{graph, parameter}, {graph, gradient}};
     const td_slot *slots = NULL;
     TD_TRY(check_kind(graph, group->rule, parameter, gradient));
-    TD_TRY(coefficients_of(plan, group, &inputs[2]));
+    /* rows of a table are looked up anew in each step: they are updated at once */
+    const bool late = plan->delayed && graph->values[gradient].kind == TD_DENSE;
+    if (late)
+        TD_TRY(add_pending(plan, parameter, gradient, &inputs[1]));
+    TD_TRY(coefficients_of(plan, group, late, &inputs[2]));
     int32_t n_slots = td_rule_slots(group->rule, &group->settings, &slots);
     for (int32_t i = 0; i < n_slots; i++)
         TD_TRY(add_slot(plan, parameter, group, &slots[i], &inputs[3 + i]));
@@ -150,7 +187,10 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the update of \"%s\"", graph->values[parameter].name);
     td_graph_add(graph, group->rule->name, name, inputs, 3 + n_slots, &rounding, rounding.i != 0, NULL, 0);
     td_free(name);
-    return graph->failed ? td_graph_check(graph) : NULL;
+    if (graph->failed)
+        return td_graph_check(graph);
+    graph->nodes[graph->n_nodes - 1].delayed = late;
+    return NULL;
 }
 
 td_status *td_pass_update(td_plan *plan, const td_plan_request *request)

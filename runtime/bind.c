@@ -100,7 +100,8 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     in->node = node_id;
     in->once = p->once;
     in->updates = node->phase == TD_UPDATE;
-    in->guarded = in->updates || node->op->flags & TD_OP_KEEPS;
+    in->delayed = node->delayed;
+    in->guarded = (in->updates && !in->delayed) || node->op->flags & TD_OP_KEEPS;
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;
@@ -230,6 +231,7 @@ static td_status *bind_cluster(td_session *session, int32_t index)
     for (int32_t i = 0; i < cluster->n; i++) {
         bound->n_instructions++;
         TD_TRY(bind_instruction(session, &bound->instructions[i], plan->sequence[cluster->first + i]));
+        bound->delayed = bound->delayed || bound->instructions[i].delayed;
     }
     return NULL;
 }

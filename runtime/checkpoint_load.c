@@ -192,17 +192,40 @@ static td_status *check_rows(const loading *l, const td_store_entry *entry, cons
     return td_checkpoint_check_rows(packed, entry->tensor.dims[0]);
 }
 
+/* A gradient that would wait for its update, of a checkpoint in which none does. */
+static bool has_nothing(const loading *l, const td_store_entry *entry)
+{
+    return entry->is_pending && !json_object_get(l->manifest, "pending");
+}
+
+/* Dropping the update that is still to be made would be a step that never was. */
+static td_status *check_pending(const loading *l)
+{
+    bool waits = json_object_get(l->manifest, "pending"), has_room = false;
+    for (int32_t i = 0; i < l->store->n_entries; i++)
+        has_room = has_room || l->store->entries[i].is_pending;
+    if (!waits || has_room || !l->has_state)
+        return NULL;
+    return td_status_help(TD_ERROR(TD_DATA_ERROR,
+                                   "its last update is still to be made (offload.delayed), which an exact "
+                                   "training has no place for"),
+                          "go on with offload.delayed: true");
+}
+
 static td_status *check_all(loading *l)
 {
     td_packed packed;
     for (int32_t i = 0; i < l->store->n_entries; i++) {
         const td_store_entry *entry = &l->store->entries[i];
         l->has_state = l->has_state || !entry->is_parameter;
+        if (has_nothing(l, entry))
+            continue;
         TD_TRY(match_entry(l, entry, &packed));
         TD_TRY(td_source_check(&packed.source));
         TD_TRY(check_rows(l, entry, &packed));
         note_conversion(l, &packed.source);
     }
+    TD_TRY(check_pending(l));
     return refuse_strangers(l);
 }
 
@@ -259,6 +282,8 @@ static td_status *load_entry(const loading *l, int32_t index, void *piece)
     const td_store_entry *entry = &l->store->entries[index];
     int64_t most = PIECE_BYTES / (int64_t)td_dtype_bytes(entry->tensor.dtype);
     TD_TRY(td_store_whole_rows(entry, &most));
+    if (has_nothing(l, entry))
+        return NULL;
     TD_TRY(match_entry(l, entry, &packed));
     if (entry->is_remote && l->store->remote->worker != 0)
         return NULL; /* the first worker loads for all */

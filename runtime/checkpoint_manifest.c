@@ -75,6 +75,10 @@ static json_t *describe(const td_store *store, td_data_position position, json_t
         root && (!isfinite(store->last_loss) || json_object_set_new(root, "loss", json_real(store->last_loss)) == 0);
     if (store->loss_scale.scale > 0)
         good = good && json_object_set_new(root, "loss_scale", loss_scale_json(store)) == 0;
+    if (store->pending.waits)
+        good = good && json_object_set_new(root, "pending",
+                                           json_pack("{s:I, s:f}", "update", (json_int_t)store->pending.update,
+                                                     "divisor", store->pending.divisor)) == 0;
     good = good && sum_up(root, checksum) && json_object_set_new(root, "checksum", json_string(checksum)) == 0;
     if (good)
         return root;
@@ -123,8 +127,21 @@ static bool read_loss_scale(const json_t *root, td_loss_scale *out)
            td_loss_scale_is_allowed(out->scale);
 }
 
+/* Gradients that wait for their update; none where the checkpoint has none. False: they are of no update. */
+static bool read_pending(const json_t *root, td_pending *out)
+{
+    const json_t *pending = json_object_get(root, "pending"), *update = json_object_get(pending, "update"),
+                 *divisor = json_object_get(pending, "divisor");
+    *out = (td_pending){0};
+    if (!pending)
+        return true;
+    *out = (td_pending){true, json_integer_value(update), json_number_value(divisor)};
+    return is_count(update) && json_is_number(divisor) && out->divisor > 0;
+}
+
 static td_status *check_counts(const json_t *root)
 {
+    td_pending pending;
     td_loss_scale scale;
     const json_t *steps = json_object_get(root, "steps"), *updates = json_object_get(root, "updates"),
                  *position = json_object_get(root, "position");
@@ -136,6 +153,8 @@ static td_status *check_counts(const json_t *root)
         return td_manifest_damaged("it has no position in the data");
     if (!read_loss_scale(root, &scale))
         return td_manifest_damaged("its loss scale is none");
+    if (!read_pending(root, &pending))
+        return td_manifest_damaged("its pending update is none");
     return NULL;
 }
 
@@ -196,6 +215,7 @@ void td_manifest_take(const json_t *root, td_store *store, td_data_position *out
     store->updates = json_integer_value(json_object_get(root, "updates"));
     if (json_object_get(root, "loss_scale"))
         (void)read_loss_scale(root, &store->loss_scale); /* checked with the counts */
+    (void)read_pending(root, &store->pending);
     store->last_loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     *out_position = (td_data_position){json_integer_value(json_object_get(position, "epoch")),
                                        json_integer_value(json_object_get(position, "batch"))};

@@ -236,7 +236,28 @@ static bool may_run(const td_session *session, const td_instruction *in, int64_t
     return in->updates ? td_session_step_is_finite(session, step) : td_session_loss_is_finite(session, step);
 }
 
-static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
+/* Of a held step only what belongs to the window before is done, and not even that where the window is lost already. */
+static bool is_left_out(const td_session *session, const td_instruction *in, const td_step_slot *slot, bool held)
+{
+    if ((in->once && !slot->ends_window) || (held && !in->delayed))
+        return true;
+    if (!in->delayed)
+        return false;
+    /* the micro-batch before has ended well where steps do not overlap, and its loss is gone */
+    bool lost = session->plan->pipelined && slot->micro > 0 && !td_session_loss_is_finite(session, slot->step - 1);
+    return lost || (in->kind == TD_RUN_KERNEL && !slot->applies.waits);
+}
+
+/* Whether a step that does no more work still has to apply what the window before left: it is held, no error struck. */
+static bool is_held(td_session *session, int64_t step)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool held = session->held && session->failed_step == step;
+    pthread_mutex_unlock(&session->mutex);
+    return held;
+}
+
+static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, bool held)
 {
     td_session *session = lane->session;
     td_bound_cluster *bound = &session->clusters[index];
@@ -245,14 +266,14 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step)
     int32_t parity = (int32_t)(step % TD_PARITIES);
     uint64_t begin = td_record_begin(), from = begin;
     int64_t copied = lane->copied_bytes;
-    bool ends_window = slot->ends_window;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
-        if (bound->instructions[i].once && !ends_window)
+        if (is_left_out(session, &bound->instructions[i], slot, held))
             continue;
         if (bound->instructions[i].guarded && !may_run(session, &bound->instructions[i], step)) {
             td_session_fail_step(session, NULL, step);
-            break;
+            held = true;
+            continue;
         }
         if (bound->instructions[i].updates)
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
@@ -305,14 +326,15 @@ static void run_ready(td_lane *lane, td_ready item)
     const td_plan_site *site = &session->plan->sites[lane->group->site];
     td_step_slot *slot = &session->slots[item.step % TD_STEP_SLOTS];
     bool accelerator = lane->group->kind == TD_QUEUE_COMPUTE && !site->is_host;
-    if (item.step < atomic_load(&session->failed_at)) {
+    bool held = item.step >= atomic_load(&session->failed_at);
+    if (!held || (session->clusters[item.cluster].delayed && is_held(session, item.step))) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates &&
+        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates && !held &&
             td_session_step_is_finite(session, item.step))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
-        td_status *status = run_cluster(lane, item.cluster, item.step);
+        td_status *status = run_cluster(lane, item.cluster, item.step, held);
         td_timeline_leave(&session->timeline, accelerator);
         lane->busy_s += td_session_now() - begin;
         if (status)

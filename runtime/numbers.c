@@ -69,18 +69,32 @@ static void set_micro(const td_plan *plan, const td_step_slot *slot, double micr
 }
 
 /* Gradients are divided by `by`. */
-static void set_coefficients(const td_session *session, int32_t parity, int64_t update, double by)
+static void set_group(const td_plan_group *group, int64_t update, double by, float *out)
+{
+    double lr = group->settings.lr * td_schedule_factor(&group->settings.schedule, update);
+    group->rule->coefficients(&group->settings, lr, update, by > 0 ? 1 / by : 1, out);
+    td_set_update(out, update);
+}
+
+static void set_coefficients(const td_session *session, int32_t parity, int64_t update, double by, td_pending pending)
 {
     const td_plan *plan = session->plan;
     for (int32_t g = 0; g < plan->n_groups; g++) {
         const td_plan_group *group = &plan->groups[g];
-        if (group->coefficients < 0)
-            continue;
-        double lr = group->settings.lr * td_schedule_factor(&group->settings.schedule, update);
-        group->rule->coefficients(&group->settings, lr, update, by > 0 ? 1 / by : 1,
-                                  session->numbers[parity][group->coefficients]);
-        td_set_update(session->numbers[parity][group->coefficients], update);
+        if (group->coefficients >= 0)
+            set_group(group, update, by, session->numbers[parity][group->coefficients]);
+        if (group->pending >= 0 && pending.waits)
+            set_group(group, pending.update, pending.divisor, session->numbers[parity][group->pending]);
     }
+}
+
+/* What the window before leaves to be applied: it is in flight, and taken to succeed (if not, this one is admitted again), or has
+ * ended. */
+static td_pending pending_before(const td_session *session, const td_step_slot *slot)
+{
+    const td_step_slot *before = &session->slots[(slot->step - 1) % TD_STEP_SLOTS];
+    const bool in_flight = slot->step - 1 > session->completed && before->ends_window;
+    return in_flight ? before->leaves : session->store->pending;
 }
 
 td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
@@ -111,6 +125,11 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
         random[2] =
             slot->batch.window_batches ? slot->batch.window_before : before; /* the batch's first in its window */
     }
-    set_coefficients(session, parity, update, divisor(session, slot));
+    slot->applies = slot->leaves = (td_pending){0};
+    if (plan->delayed && slot->ends_window) {
+        slot->applies = pending_before(session, slot);
+        slot->leaves = (td_pending){true, update, divisor(session, slot)};
+    }
+    set_coefficients(session, parity, update, divisor(session, slot), slot->applies);
     return NULL;
 }

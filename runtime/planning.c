@@ -70,6 +70,7 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
     td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
                      options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
                      options->loss_scale.minimum);
+    td_string_format(&text, "delayed %d\n", (int)options->offload_delayed);
     td_string_format(&text, "window %d %d %d skipped %" PRId64 "\n", options->accumulate, options->replicas,
                      (int)options->reduction, options->most_skipped);
     for (int64_t i = 0; i < options->accumulate_changes.n; i++)
@@ -194,6 +195,7 @@ static td_status *add_ledger_without(td_plan *plan, const td_graph *graph, const
     if (!options.offload_optimizer)
         return NULL;
     options.offload_optimizer = TD_OFFLOAD_NONE;
+    options.offload_delayed = false;
     other.options = &options;
     other.unbounded = true;
     TD_TRY(TD_NEW(plan->without, plan->n_sites));
@@ -289,6 +291,24 @@ static td_status *plan_graph(td_graph *graph, const td_plan_request *request, td
     return status;
 }
 
+static td_status *check_delay(const td_train_options *options)
+{
+    if (!options->offload_delayed)
+        return NULL;
+    if (options->offload_optimizer == TD_OFFLOAD_NONE)
+        return td_status_help(
+            TD_ERROR(TD_INVALID_ARGUMENT,
+                     "offload.delayed is true and offload.optimizer is none: an update is delayed so that the "
+                     "host makes it while the device computes the next step, and no update is the host's"),
+            "try: offload.optimizer: cpu, or offload.delayed: false");
+    if (options->remote)
+        return TD_ERROR(
+            TD_INVALID_ARGUMENT,
+            "offload.delayed is true in a distributed job, whose steps wait for the gradients of all workers: "
+            "a delay would change the results and hide nothing");
+    return NULL;
+}
+
 td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan)
 {
     *out_plan = NULL;
@@ -303,6 +323,7 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .alone = options->remote && options->remote->is_local};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
+    TD_TRY(check_delay(options));
     TD_TRY(plan_graph(graph, &request, machine, out_plan));
     for (int64_t i = 0; i < (*out_plan)->n_idle_rules; i++)
         td_log(TD_LOG_WARNING, "placement: %s", (*out_plan)->idle_rules[i]);

@@ -40,6 +40,7 @@ typedef struct td_instruction {
     int32_t *values;                    /* value of each tensor, -1 where absent */
     bool once;                          /* runs in a window's last micro-batch alone */
     bool updates;                       /* writes state */
+    bool delayed;                       /* applies what the window before left, whatever becomes of this one */
     bool guarded;                       /* does, or adds to a sum over micro-batches, and the loss is known before */
     int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
@@ -54,6 +55,7 @@ typedef struct td_bound_cluster {
     td_instruction *instructions; /* of all its nodes; a delegated cluster has one, for all */
     int32_t n_instructions;
     bool updates; /* one of them writes state */
+    bool delayed; /* one of them applies what the window before left */
 } td_bound_cluster;
 
 /* An input of the graph, and where its field was in the last batch. */
@@ -79,8 +81,9 @@ typedef struct td_step_slot {
     int64_t micro;      /* which micro-batch of its window, from 0 */
     int64_t accumulate; /* micro-batches of a replica in its window */
     bool ends_window;
-    int64_t counted;     /* what the sample extent counts, of the window so far */
-    atomic_int *waiting; /* of each cluster: predecessors left */
+    td_pending applies, leaves; /* gradients of the window before, and its own: of a micro-batch that ends its window */
+    int64_t counted;            /* what the sample extent counts, of the window so far */
+    atomic_int *waiting;        /* of each cluster: predecessors left */
     atomic_int clusters_left;
     atomic_bool updating; /* something that writes state has begun */
     int64_t to_device_bytes, to_host_bytes;

@@ -138,7 +138,8 @@ static td_outcome outcome_of(td_session *session, const td_step_slot *slot)
     pthread_mutex_lock(&session->mutex);
     bool failed = session->failed_step && slot->step >= session->failed_step;
     bool held = failed && session->held && slot->step == session->failed_step;
-    session->broken = session->broken || (failed && atomic_load(&slot->updating));
+    /* in a held step no update is made but that of the window before, which is whole */
+    session->broken = session->broken || (failed && !held && atomic_load(&slot->updating));
     pthread_mutex_unlock(&session->mutex);
     return held ? TD_STEP_HELD : failed ? TD_STEP_FAILED : TD_STEP_DONE;
 }
@@ -151,6 +152,8 @@ td_outcome td_session_complete_oldest(td_session *session, td_step_report *repor
     session->windows_ending -= slot->ends_window;
     td_session_profile_complete(session, slot);
     td_outcome how = outcome_of(session, slot);
+    if (how == TD_STEP_HELD && slot->ends_window)
+        session->store->pending.waits = false; /* it was applied, and nothing was left */
     if (how != TD_STEP_DONE)
         return how;
     td_session_count_in_window(session, slot);
@@ -161,6 +164,8 @@ td_outcome td_session_complete_oldest(td_session *session, td_step_report *repor
         return TD_STEP_GOES_ON;
     session->store->steps += session->plan->training; /* evaluating is no step of the training */
     session->store->updates += session->plan->training;
+    if (session->plan->delayed)
+        session->store->pending = slot->leaves;
     if (session->plan->training)
         session->store->last_loss = (double)window_loss(session, slot);
     session->counters.steps++;

@@ -159,6 +159,7 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
                               .bytes = plan->values[value].block_bytes,
                               .is_parameter = info->class == TD_CLASS_PARAMETER,
                               .by_rows = plan->values[value].by_rows,
+                              .is_pending = info->class == TD_CLASS_STATE && info->delayed,
                               .replica = -1};
     td_value_tensor(plan->graph, value, NULL, &entry->tensor);
     entry->name = td_strdup(info->name);

@@ -21,6 +21,7 @@ typedef struct td_store_entry {
     td_paged_table *table; /* NULL: all of it is in memory; else `bytes` is 0 and data its address space */
     int32_t array;         /* of the table, or of the served one */
     int32_t replica;       /* the first of its copies on devices that read it, in td_store.replicas; -1: none */
+    bool is_pending;       /* a gradient that waits for its update */
     bool is_remote;        /* other ranks have its rows: bytes are 0, there is no address */
     int32_t remote_table;  /* the job's number of it */
     bool is_hashed;        /* a remote one is a hash table */
@@ -40,6 +41,13 @@ typedef struct td_store_arena {
     int64_t bytes;
 } td_store_arena;
 
+/* A window's gradients that the next window's updates are to apply (offload.delayed), and what goes with them. */
+typedef struct td_pending {
+    bool waits; /* there are some */
+    int64_t update;
+    double divisor;
+} td_pending;
+
 struct td_store {
     int64_t references; /* atomic */
     td_machine *machine;
@@ -51,6 +59,7 @@ struct td_store {
     uint64_t seed;
     int64_t steps, updates;
     td_loss_scale loss_scale; /* all zero until a plan with one runs */
+    td_pending pending;       /* since the last window that ended */
     double last_loss;         /* of the last update; NaN: none yet */
     const td_remote *remote;  /* of the plan it was made for; NULL: this process has all */
     td_page_pool pool;        /* of the tables that are not simply in memory */

@@ -1,5 +1,5 @@
-/* hold and commit: what a forward op writes while its window is not yet known to be good. The planner makes them
- * (partition/running.c).
+/* hold and commit: what a forward op writes while its window is not yet known to be good (partition/running.c). A commit also keeps
+ * a gradient whose update is made a window late (partition/update.c).
  *   held = micro absent, or micro[0] not 0 and micro[1] not 0 ? state : what it held    (a window begins: its first micro-batch)
  *   state = held
  * The op that used to write the state writes `held`, in every micro-batch; commit, an update, runs once a window, and not where

@@ -150,6 +150,10 @@ typedef struct td_train_options {
     td_offload offload_optimizer; /* same results, less memory on the device: offload.optimizer */
     /* With TD_OFFLOAD_CPU: the least share of the parameters' numbers that goes, in whole parameters; 1: all of them. */
     double offload_ratio;
+    /* Dense parameters are updated a step late, while the next step's forward and backward run on those without it: the host's
+     * work hides behind the devices', and the results are others than those of exact updates. The same bits for any share that is
+     * offloaded. Refused (TD_INVALID_ARGUMENT) with TD_OFFLOAD_NONE, and in a job: there is nothing to hide it behind. */
+    bool offload_delayed;
     double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */
@@ -232,6 +236,7 @@ typedef struct td_plan_summary {
     int64_t micro_batches;     /* of the longest window: what the figures per step are for */
     int64_t accumulated_bytes; /* of the sums of gradients, on all devices */
     bool early_lookup;
+    bool delayed;           /* updates of dense parameters are made a step late: td_train_options.offload_delayed */
     int32_t recomputed_ops; /* that backward computes again: td_recompute */
 } td_plan_summary;
 td_plan_summary td_plan_summarize(const td_plan *plan);
