@@ -32,6 +32,9 @@ td_status *td_string_finish(td_string *string, char **out_text) TD_MUST_USE;
 /* Drops the text; for paths that do not finish. Leaves the string empty. */
 void td_string_deinit(td_string *string);
 
+/* How many bytes a character of UTF-8 has that begins here, of `left` that are there; 0: it is none. Overlong forms, surrogates and
+ * what is beyond U+10FFFF are none. */
+size_t td_text_character(const void *at, size_t left);
 /* A copy of text in `room` bytes, the zero included: cut off where it is longer, before a character of UTF-8 rather than in it. */
 void td_text_cut(char *to, size_t room, const char *text);
 

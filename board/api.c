@@ -42,6 +42,7 @@ static const route routes[] = {
     {"/api/v1/images", td_board_get_images, JSON_TYPE},
     {"/api/v1/image", td_board_get_image, "image/png"},
     {"/api/v1/texts", td_board_get_texts, JSON_TYPE},
+    {"/api/v1/landscape", td_board_get_landscape, JSON_TYPE},
     {"/api/v1/profile", td_board_get_profile, JSON_TYPE},
     {"/api/v1/timeline", td_board_get_timeline, JSON_TYPE},
     {"/api/v1/cluster", td_board_get_cluster, JSON_TYPE},

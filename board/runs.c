@@ -176,6 +176,8 @@ static td_status *visit(look *l, int folder, const char *path, int depth)
             continue;
         if (S_ISDIR(info.st_mode) && strcmp(name, "checkpoints") != 0)
             status = visit_below(l, folder, path, name, depth);
+        else if (S_ISREG(info.st_mode) && !strcmp(name, "landscape.json"))
+            l->state = td_hash_number(version_of(&info), l->state);
         else if (S_ISREG(info.st_mode))
             status = take_file(l, path, name, &info);
     }

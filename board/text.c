@@ -4,29 +4,15 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/string.h"
 #include "board/board.h"
-
-/* How many bytes a character has that begins here; 0: it is none. Overlong forms, surrogates and what is beyond U+10FFFF are none. */
-static size_t character(const unsigned char *at, size_t left)
-{
-    size_t n = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
-    if (!n || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) || (at[0] == 0xf0 && at[1] < 0x90) ||
-        (at[0] == 0xf4 && at[1] > 0x8f))
-        return 0;
-    return n;
-}
 
 /* Each byte that belongs to no character becomes U+FFFD, and so do control characters but line ends and tabs. */
 static void append_clean(td_string *out, const char *text, size_t bytes, bool quoted)
 {
     const unsigned char *at = (const unsigned char *)text;
     for (size_t i = 0; i < bytes;) {
-        size_t n = character(at + i, bytes - i);
+        size_t n = td_text_character(at + i, bytes - i);
         bool line = at[i] == '\n' || at[i] == '\t';
         bool control = n == 1 && !line && (at[i] < 0x20 || at[i] == 0x7f);
         if (!n || control)

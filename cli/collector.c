@@ -10,6 +10,7 @@
 #include "base/glob.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/string.h"
 #include "graph/graph.h"
 
 enum { MOST_ELEMENTS = 1 << 20, FLUSH_NS = 1000000000 };
@@ -98,7 +99,8 @@ void td_collector_open(td_collector *collector, const td_setup *setup, const td_
                         .every = td_section_int(setup->root, "summary.every"),
                         .parameters = td_section_count(setup->root, "summary.parameters") > 0,
                         .tensors = td_section_count(setup->root, "summary.tensors") > 0,
-                        .images = td_section_int(setup->root, "summary.images") > 0};
+                        .images = td_section_int(setup->root, "summary.images") > 0,
+                        .texts = td_section_int(setup->root, "summary.texts") > 0};
     if (!c->scalars && !c->every)
         return;
     td_status *status = td_event_writer_open(run, stamp_at(0).seconds, &c->writer);
@@ -174,6 +176,48 @@ static td_status *write_images(td_collector *c, const td_step_report *report)
     return NULL;
 }
 
+/* One row of characters, as a block of Markdown; bytes of no character, as where a window begins in the middle of one, as "?". */
+static td_status *write_text(td_collector *c, int64_t step, const char *tag, const int64_t *ids,
+                             const td_schema_field *field)
+{
+    td_string text = {0};
+    char *bytes = NULL, *finished = NULL;
+    TD_TRY(TD_NEW(bytes, field->width + 1));
+    for (int64_t i = 0; i < field->width; i++)
+        bytes[i] = ids[i] >= 0 && ids[i] < field->table_rows ? (char)field->symbols[ids[i]] : '\0';
+    td_string_append(&text, "```\n");
+    for (int64_t i = 0; i < field->width;) {
+        size_t n = td_text_character(bytes + i, (size_t)(field->width - i));
+        td_string_append_bytes(&text, n && bytes[i] ? bytes + i : "?", n ? n : 1);
+        i += n ? (int64_t)n : 1;
+    }
+    td_string_append(&text, "\n```\n");
+    td_free(bytes);
+    td_status *status = td_string_finish(&text, &finished);
+    if (!status)
+        status = td_event_text(c->writer, stamp_at(step), tag, finished);
+    td_free(finished);
+    return status;
+}
+
+static td_status *write_texts(td_collector *c, const td_step_report *report)
+{
+    int64_t most = td_section_int(c->setup->root, "summary.texts");
+    for (int32_t f = 0; f < report->batch->n_fields; f++) {
+        const td_tensor *tensor = &report->batch->fields[f].tensor;
+        const td_schema_field *field =
+            td_schema_find(td_dataset_schema(c->setup->dataset), report->batch->fields[f].name);
+        if (!field || !field->symbols || tensor->rank != 2 || tensor->dims[1] != field->width || !tensor->data)
+            continue;
+        for (int64_t i = 0; i < most && i < tensor->dims[0]; i++) {
+            char tag[160];
+            snprintf(tag, sizeof tag, "batch/%.100s/%lld", field->name, (long long)i);
+            TD_TRY(write_text(c, report->step, tag, (const int64_t *)tensor->data + i * field->width, field));
+        }
+    }
+    return NULL;
+}
+
 static td_status *write_output(td_collector *c, int64_t step, const char *name, const td_tensor *tensor)
 {
     const char *end = strstr(name, ":gradient");
@@ -210,6 +254,8 @@ void td_collector_step(td_collector *collector, const td_step_report *report)
         status = write_scalars(c, report);
     if (!status && c->writer && c->images && c->every && report->step % c->every == 0)
         status = write_images(c, report);
+    if (!status && c->writer && c->texts && c->every && report->step % c->every == 0)
+        status = write_texts(c, report);
     if (!status && c->writer && c->every && report->step % c->every == 0)
         status = write_outputs(c, report);
     int64_t now = td_clock_ns();

@@ -12,7 +12,7 @@ typedef struct td_collector {
     const td_setup *setup;
     td_event_writer *writer; /* NULL: nothing is collected */
     int64_t scalars, every;  /* steps between; 0: none */
-    bool parameters, tensors, images;
+    bool parameters, tensors, images, texts;
     const td_plan *plan;
     int64_t flushed_ns;
 } td_collector;
@@ -21,7 +21,7 @@ typedef struct td_collector {
 void td_collector_mark(const td_setup *setup);
 /* Opens the file (none where nothing is asked for) and writes configuration and graph. */
 void td_collector_open(td_collector *collector, const td_setup *setup, const td_plan *plan, const char *run);
-/* Of a step: scalars, images, gradients and activations. */
+/* Of a step: scalars, images, texts, gradients and activations. */
 void td_collector_step(td_collector *collector, const td_step_report *report);
 /* The next step after which no other may be in flight, so that td_collector_store can look: a step after `step`, INT64_MAX: none. */
 int64_t td_collector_next_stop(const td_collector *collector, int64_t step);

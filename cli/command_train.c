@@ -279,6 +279,7 @@ static td_status *prepare(job *j)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");
     j->training.setup = &j->setup;
     TD_TRY(check_steps(j));
+    TD_TRY(td_snapshots_check(&j->setup)); /* before there is a folder */
     TD_TRY(watch(j));
     td_collector_mark(&j->setup);
     TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
@@ -298,6 +299,7 @@ static td_status *prepare(job *j)
     if (!ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
+        TD_TRY(td_snapshots_open(&j->training.snapshots, &j->setup, j->run));
     }
     set_progress(j);
     return NULL;

@@ -206,15 +206,20 @@ static td_status *run_all(td_training *training, td_loader *loader)
 {
     int64_t every = td_section_int(training->setup->root, "checkpoint.every"), end = training->setup->steps;
     bool saved = false;
+    if (!td_store_steps(training->store))
+        td_snapshots_keep(&training->snapshots, training->store, false);
     for (int64_t step = td_store_steps(training->store); step < end && !training->stopped;) {
         int64_t stretch = every && every - step % every < end - step ? every - step % every : end - step;
         int64_t stop = td_collector_next_stop(&training->collector, step);
+        int64_t keep = td_snapshots_next_stop(&training->snapshots, step);
+        stop = keep < stop ? keep : stop;
         stretch = stop - step < stretch ? stop - step : stretch;
         td_status *status = run_stretch(training, loader, stretch);
         if (status)
             return rescue(training, status);
         int64_t now = td_store_steps(training->store);
         td_collector_store(&training->collector, training->store);
+        td_snapshots_keep(&training->snapshots, training->store, now >= end);
         saved = every && now % every == 0 && now > step;
         if (saved)
             TD_TRY(save(training));
@@ -268,6 +273,7 @@ td_status *td_training_run(td_training *training)
 void td_training_deinit(td_training *training)
 {
     td_collector_close(&training->collector);
+    td_snapshots_close(&training->snapshots);
     td_session_destroy(training->session);
     td_store_release(training->store);
     td_plan_release(training->plan);

@@ -5,6 +5,7 @@
 #include "cli/collector.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
+#include "cli/snapshots.h"
 #include "cli/statistics.h"
 #include "tandem/session.h"
 
@@ -17,6 +18,7 @@ typedef struct td_training {
     const char *watch;       /* the name of an output of the plan, printed every train.log_every steps; NULL: none */
     td_progress progress;
     td_collector collector; /* opened by the caller, or zeros */
+    td_snapshots snapshots; /* likewise */
     /* results */
     td_step_statistics statistics;
     td_data_position position; /* of the next batch; set before a resumed run */

@@ -4,7 +4,7 @@ import { h, clear, colour, empty } from "/dom.js";
 
 const PAGES = [
   ["Training", [["runs", "Runs"], ["scalars", "Scalars"], ["compare", "Compare"], ["parameters", "Parallel view"]]],
-  ["Values", [["histograms", "Histograms"], ["tensors", "Tensors"], ["images", "Images"]]],
+  ["Values", [["histograms", "Histograms"], ["tensors", "Tensors"], ["images", "Images"], ["texts", "Text"], ["landscape", "Landscape"]]],
   ["Model", [["lineage", "Lineage"], ["graph", "Graph"], ["data", "Data"], ["memory", "Memory"]]],
   ["Time", [["steps", "Step trace"], ["operators", "Operators"], ["timeline", "Timeline"], ["cluster", "Cluster"], ["advice", "Advice"]]],
 ];

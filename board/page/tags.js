@@ -20,7 +20,7 @@ export async function tagPage(place, { kind, lead, missing, command, most, contr
       cards.push(await draw(tag, run));
       if (mine !== turn) return;
     }
-    clear(list, h("div", { class: { histogram: "cards", image: "images" }[kind] ?? "" }, cards));
+    clear(list, h("div", { class: { histogram: "cards", image: "images", text: "cards" }[kind] ?? "" }, cards));
   }
   const search = h("input", { type: "search", placeholder: "search", "aria-label": `Search ${kind}s`, oninput: redraw });
   clear(place, h("p", { class: "lead" }, lead), h("div", { class: "bar" }, search, controls?.(redraw)), note, list);

@@ -17,8 +17,9 @@ import chromium
 import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 'summary.tensors=["*bias", "fc3.weight"]', "summary.images=2", "log.level=warning"]
-PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "cluster", "advice"]
+SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 'summary.tensors=["*bias", "fc3.weight"]', "summary.images=2", "log.level=warning",
+            "landscape.unit=step", "landscape.intervals=[[0, 5, 10, 15, 20, 30, 40]]", "landscape.create_landscape.result=on"]
+PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "texts", "landscape", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "cluster", "advice"]
 REFUSALS = ("status of 400", "status of 404", "status of 422")  # what the pages ask for and a run has not
 OF_MANY = ["runs", "scalars", "compare", "parameters"]
 
@@ -33,6 +34,7 @@ def train(tandem, folder, name, more=()):
     for setting in [*SETTINGS, *more]:
         words += ["--set", setting]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([tandem, "landscape", folder / name, "--size", "16", "--samples", "256"], check=True, stdout=subprocess.DEVNULL)
 
 
 def add_hostile(folder):
@@ -102,6 +104,24 @@ def check_numbers(page, served, folder, one, tandem):
     profile = json.loads(subprocess.run([tandem, "profile", folder / "one", "--json"], check=True, capture_output=True).stdout)
     shown = served.get("profile", run="one")
     need(shown["average"]["interval_ms"] == profile["average"]["interval_ms"] and len(shown["steps"]) == len(profile["steps"]), "the step trace is what tandem profile says")
+
+
+def check_landscape(page, served, folder, one):
+    """The path's losses are the file's; a surface can be turned; the ticked runs come beside it."""
+    drawn = json.loads((folder / "one/landscape/landscape.json").read_text())
+    path = drawn["landscapes"][0]["path"]
+    open_page(page, served, "landscape", f"?run={one}")
+    text = text_of(page)
+    for point in (path[0], path[-1]):
+        need(f"{digits(point['loss'], 4):g}" in text, f"the loss {point['loss']} of step {point['step']} is on the page: {text}")
+    need(page.value("document.querySelectorAll('section.card canvas').length") == 2, "a picture for each landscape")
+    page.value("(() => { const s = document.querySelector('#page select'); s.value = 'surface'; s.dispatchEvent(new Event('change')); })()")
+    before = page.value("document.querySelector('section.card canvas').toDataURL()")
+    page.value("document.querySelector('section.card canvas').focus()")
+    page.key("ArrowLeft")
+    page.wait(f"document.querySelector('section.card canvas').toDataURL() !== {json.dumps(before)}", "the surface turns")
+    page.value("document.querySelector('#page .bar input[type=checkbox]:last-of-type') && [...document.querySelectorAll('#page .bar label')].find((l) => l.textContent.includes('ticked')).querySelector('input').click()")
+    need(page.value("document.querySelectorAll('section.card canvas').length") == 4, "the ticked run's pictures beside it")
 
 
 def check_tensor_slices(page, served, one):
@@ -190,6 +210,7 @@ def drive(browser, served, folder, tandem, axe):
             if name not in OF_MANY:
                 open_page(page, served, name, f"?run={run['id']}")
     check_tensor_slices(page, served, one)
+    check_landscape(page, served, folder, one)
     check_scalars(page, served)
     check_timeline(page, served, one)
     check_live(page, served, folder)
