@@ -20,6 +20,11 @@ void td_log_set(td_log_function function, void *context, td_log_level least)
     atomic_store(&least_level, function ? least : TD_LOG_NULL);
 }
 
+void td_log_set_level(td_log_level least)
+{
+    atomic_store(&least_level, sink ? least : TD_LOG_NULL);
+}
+
 bool td_log_wants(td_log_level level)
 {
     return level < TD_LOG_NULL && (int)level >= atomic_load(&least_level);

@@ -17,6 +17,8 @@ typedef void (*td_log_function)(void *context, td_log_level level, const char *m
 /* Sends messages of `least` and above to `function`; NULL or TD_LOG_NULL: nowhere. Set it before other threads start.
  */
 void td_log_set(td_log_function function, void *context, td_log_level least);
+/* Another level, for the same function. */
+void td_log_set_level(td_log_level least);
 /* Whether a message of this level would be heard: for those that are costly to make. */
 bool td_log_wants(td_log_level level);
 /* At most 2,000 characters; allocates nothing. */

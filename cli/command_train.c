@@ -1,12 +1,15 @@
 /* tandem train: trains what a configuration says, and leaves a folder with summary.json, run.json and checkpoints. */
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/json.h"
@@ -32,6 +35,7 @@ typedef struct job {
     td_distributed distributed;
     int lock; /* of the run's folder; -1: none */
     bool resumed;
+    bool again; /* after a rank was lost */
 } job;
 
 /* ---- before the first step ------------------------------------------------------------------------------------------------- */
@@ -130,20 +134,38 @@ static td_status *load_newest(job *j)
     return status;
 }
 
+/* Every worker knows the run's folder: the first one may be lost, and another write in its place. Those of its own choosing are
+ * numbered below runs/. */
+static td_status *share_folders(job *j)
+{
+    const char *wanted = td_argument(j->arguments, "--run"), *end = j->run ? strrchr(j->run, '-') : NULL;
+    int64_t number = end && !wanted ? strtoll(end + 1, NULL, 10) : 0;
+    if (j->distributed.job && td_job_recovers(j->distributed.job) && !wanted)
+        TD_TRY(td_job_agree(j->distributed.job, number, &number));
+    if (!j->run && wanted)
+        j->run = td_strdup(wanted);
+    else if (!j->run && number)
+        j->run = td_format("runs/%s-%04lld", j->setup.name, (long long)number);
+    else if (!j->run && j->again)
+        TD_TRY(td_run_find(j->setup.name, NULL, &j->run)); /* who knew is gone */
+    if (!j->run || j->checkpoints)
+        return NULL;
+    TD_TRY(td_section_path(j->setup.root, "checkpoint.directory", &j->checkpoints));
+    if (!j->checkpoints)
+        j->checkpoints = td_format("%s/checkpoints", j->run);
+    return j->checkpoints ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+}
+
 static td_status *choose_folders(job *j)
 {
     const char *wanted = td_argument(j->arguments, "--run");
     if (!j->distributed.leads && !j->resumed)
-        return NULL; /* the first worker writes all files */
+        return share_folders(j); /* the first worker writes all files */
     if (j->resumed)
         TD_TRY(td_run_find(j->setup.name, wanted, &j->run));
     else
         TD_TRY(td_run_create(j->setup.name, wanted, &j->run));
-    TD_TRY(td_section_path(j->setup.root, "checkpoint.directory", &j->checkpoints));
-    if (!j->checkpoints)
-        j->checkpoints = td_format("%s/checkpoints", j->run);
-    if (!j->checkpoints)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    TD_TRY(share_folders(j));
     if (!j->distributed.leads)
         return NULL;
     TD_TRY(td_run_lock(j->run, &j->lock));
@@ -214,6 +236,10 @@ static void print_start(const job *j)
 {
     td_plan_summary plan = td_plan_summarize(j->training.plan);
     char traffic[TD_UNIT_TEXT];
+    if (j->again) {
+        fprintf(j->talk, "going on after step %lld\n", (long long)td_store_steps(j->training.store));
+        return;
+    }
     fprintf(j->talk, "%s on ", j->setup.name);
     for (int32_t i = 0; i < plan.devices; i++)
         fprintf(j->talk, "%s%s", i ? " + " : "", td_plan_device(j->training.plan, i).name);
@@ -255,10 +281,54 @@ static void count_what_is_left(job *j)
         j->setup.steps = most && most < steps ? most : steps;
 }
 
+/* The steps of the checkpoint that all go back to; less than 0: to the beginning, whose values follow from the seed. The one that
+ * was begun last counts where it is whole, for the one before it may have gone already. */
+static td_status *choose_checkpoint(const job *j, int64_t *out_steps)
+{
+    td_saved_marks all;
+    TD_TRY(td_job_agree(j->distributed.job, j->training.marks.begun, &all.begun));
+    TD_TRY(td_job_agree(j->distributed.job, j->training.marks.whole, &all.whole));
+    int64_t steps = TD_SAVED_UNKNOWN;
+    if (j->distributed.leads && all.whole == TD_SAVED_UNKNOWN)
+        steps = td_checkpoint_newest_steps(j->checkpoints);
+    else if (j->distributed.leads && all.begun >= 0 && td_checkpoint_is_there(j->checkpoints, all.begun))
+        steps = all.begun;
+    else if (j->distributed.leads)
+        steps = all.whole;
+    return td_job_agree(j->distributed.job, steps, out_steps);
+}
+
+static td_status *roll_back(job *j)
+{
+    int64_t steps = 0;
+    TD_TRY(share_folders(j));
+    TD_TRY(choose_checkpoint(j, &steps));
+    if (steps < 0) {
+        j->training.marks = (td_saved_marks){TD_SAVED_NONE, TD_SAVED_NONE};
+        TD_TRY(td_weights_import(j->setup.root, j->training.store));
+    } else {
+        char *path = td_checkpoint_path(j->checkpoints, steps);
+        if (!path)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+        td_status *status = td_store_load(j->training.store, path, &j->training.position);
+        td_free(path);
+        TD_TRY(status);
+        j->training.marks = (td_saved_marks){steps, steps};
+        count_what_is_left(j);
+    }
+    if (j->distributed.leads && td_section_int(j->setup.root, "checkpoint.keep") > 0) {
+        j->training.checkpoints = j->checkpoints;
+        TD_TRY(td_checkpoint_prepare(j->checkpoints));
+    }
+    if (j->distributed.leads && j->lock < 0)
+        td_status_destroy(td_run_lock(j->run, &j->lock)); /* one that was given up may hold it still */
+    return NULL;
+}
+
 /* A resumed run that had ended already, and is to be no longer now. */
 static bool ended_before(const job *j)
 {
-    return j->resumed && td_store_steps(j->training.store) >= j->setup.steps && !td_run_is_open(j->run);
+    return j->resumed && !j->again && td_store_steps(j->training.store) >= j->setup.steps && !td_run_is_open(j->run);
 }
 
 /* run.json; a summary of what is now to be longer goes. */
@@ -270,6 +340,24 @@ static td_status *begin_files(job *j)
     remove(path);
     td_free(path);
     return write_lineage(j);
+}
+
+/* Where a run that is begun or resumed begins. */
+static td_status *find_beginning(job *j)
+{
+    j->training.marks = (td_saved_marks){TD_SAVED_NONE, TD_SAVED_NONE};
+    if (!j->resumed) /* before there is a folder: the file may be refused */
+        TD_TRY(td_weights_import(j->setup.root, j->training.store));
+    TD_TRY(choose_folders(j));
+    if (!j->resumed)
+        return NULL;
+    TD_TRY(check_order(j));
+    TD_TRY(load_newest(j));
+    count_what_is_left(j);
+    const int64_t steps = td_store_steps(j->training.store);
+    if (steps)
+        j->training.marks = (td_saved_marks){steps, steps};
+    return NULL;
 }
 
 static td_status *prepare(job *j)
@@ -285,17 +373,10 @@ static td_status *prepare(job *j)
     TD_TRY(td_plan_train(j->setup.graph, j->setup.model.loss, &j->setup.options, &j->training.plan));
     TD_TRY(td_store_create(j->training.plan, &j->training.store));
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
-    if (!j->resumed) /* before there is a folder: the file may be refused */
-        TD_TRY(td_weights_import(j->setup.root, j->training.store));
-    TD_TRY(choose_folders(j));
-    if (j->resumed)
-        TD_TRY(check_order(j));
-    if (j->resumed)
-        TD_TRY(load_newest(j));
-    if (j->resumed)
-        count_what_is_left(j);
+    TD_TRY(j->again ? roll_back(j) : find_beginning(j));
     TD_TRY(td_distributed_meet(&j->distributed)); /* tables are loaded */
-    TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
+    if (!j->again)
+        TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
     if (!ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
@@ -336,6 +417,11 @@ static td_status *interrupted(const job *j)
 
 static td_status *explain_failure(const job *j, td_status *status)
 {
+    td_status *of_job = j->distributed.job ? td_job_failure(j->distributed.job) : NULL;
+    if (of_job) { /* in the words that all ranks have for it, not those of the op that waited */
+        td_status_destroy(status);
+        status = of_job;
+    }
     if (td_status_code(status) == TD_CANCELLED)
         return status; /* it has said how to go on */
     if (td_status_code(status) == TD_NOT_FINITE && j->setup.options.precision == TD_MIXED_FP16)
@@ -433,31 +519,135 @@ static td_status *train(job *j)
 {
     TD_TRY(prepare(j));
     if (ended_before(j))
-        return repeat_report(j);
+        return j->distributed.leads ? repeat_report(j) : NULL;
     if (j->talk) {
-        print_notes(j);
+        if (!j->again)
+            print_notes(j);
         print_start(j);
         td_distributed_print(&j->distributed, j->talk);
     }
-    td_training_catch_signals();
+    if (!j->training.is_further)
+        td_training_catch_signals();
     const int64_t steps = td_store_steps(j->training.store), updates = td_store_updates(j->training.store);
     td_status *status = td_training_run(&j->training);
     if (!status)
         status = check_progress(j, steps, updates);
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = interrupted(j);
-    td_training_release_signals();
+    if (!j->training.is_further)
+        td_training_release_signals();
     td_profiling_finish(j->profiler, &j->setup, !status || td_status_code(status) == TD_CANCELLED);
     if (status)
         return explain_failure(j, status);
     return j->distributed.leads ? report(j) : NULL;
 }
 
-/* A rank that only serves records when the workers do: the signal that asks for it, which mpirun hands to all, is theirs. */
+/* What is gone with a plan: everything but the run's folder and what is known of its checkpoints. */
+static void clear(job *j)
+{
+    const td_saved_marks marks = j->training.marks;
+    td_profiling_finish(j->profiler, &j->setup, false);
+    td_training_deinit(&j->training);
+    td_profiler_destroy(j->profiler);
+    td_setup_close(&j->setup);
+    j->training.marks = marks;
+    j->profiler = NULL;
+    td_free(j->single_name);
+    j->single_name = NULL;
+}
+
+/* ---- the workers of a rank ------------------------------------------------------------------------------------------------------ */
+
+/* A worker that this rank took over from one that is lost: it trains in a thread of its own, and says nothing. */
+typedef struct further {
+    job job;
+    pthread_t thread;
+    td_status *status;
+    bool started;
+} further;
+
+static void *further_main(void *argument)
+{
+    further *f = argument;
+    f->status = train(&f->job);
+    if (!f->status || td_status_code(f->status) == TD_CANCELLED) {
+        td_status_destroy(f->status);
+        f->status = td_distributed_end(&f->job.distributed);
+    }
+    if (f->status)
+        td_job_fail(f->job.distributed.job, f->status);
+    clear(&f->job);
+    return NULL;
+}
+
+static td_status *start_further(const job *j, int32_t index, further *f)
+{
+    f->job =
+        (job){.arguments = j->arguments, .config = j->config, .lock = -1, .resumed = j->resumed, .again = j->again};
+    f->job.setup.options = td_train_defaults();
+    f->job.distributed.job = td_job_of_worker(j->distributed.job, index);
+    f->job.training.marks = j->training.marks;
+    f->job.training.is_further = true;
+    f->job.run = j->run ? td_strdup(j->run) : NULL;
+    if (td_thread_create(&f->thread, further_main, f) != 0)
+        return TD_ERROR(TD_IO, "no thread for another worker");
+    f->started = true;
+    return NULL;
+}
+
+static void end_further(further *f)
+{
+    if (f->started)
+        pthread_join(f->thread, NULL);
+    td_status_destroy(f->status);
+    td_free(f->job.run);
+    td_free(f->job.checkpoints);
+}
+
+/* All workers of this rank; the first in this thread. What ends one of them ends all of the job. */
+static td_status *work(job *j)
+{
+    const int32_t n = j->distributed.job ? td_job_workers_here(j->distributed.job) - 1 : 0;
+    further *others = NULL;
+    td_status *status = TD_NEW(others, n + 1);
+    for (int32_t i = 0; i < n && !status; i++)
+        status = start_further(j, 1 + i, &others[i]);
+    if (!status)
+        status = train(j);
+    if (!status || td_status_code(status) == TD_CANCELLED) {
+        td_status *ended = td_distributed_end(&j->distributed);
+        if (status && !ended)
+            ended = status;
+        else
+            td_status_destroy(status);
+        status = ended;
+    }
+    if (status && td_status_code(status) != TD_CANCELLED && n)
+        td_job_fail(j->distributed.job, status); /* the others do not wait for this one */
+    for (int32_t i = 0; others && i < n; i++)
+        end_further(&others[i]);
+    td_free(others);
+    return status;
+}
+
 static td_status *serve(const job *j)
 {
-    signal(SIGUSR1, SIG_IGN);
-    return td_job_serve(j->distributed.job);
+    signal(
+        SIGUSR1,
+        SIG_IGN); /* records when the workers do: the signal that asks for it, which mpirun hands to all, is theirs */
+    td_training_catch_signals(); /* the workers stop, then this rank may */
+    td_training_stops(j->distributed.job);
+    td_status *status = td_job_serve(j->distributed.job);
+    td_training_stops(NULL);
+    td_training_release_signals();
+    return status;
+}
+
+static void begin_again(job *j)
+{
+    clear(j);
+    j->again = true;
+    j->setup.options = td_train_defaults();
 }
 
 static td_status *run(const td_arguments *arguments)
@@ -466,25 +656,27 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_log_level level = TD_LOG_INFO;
     td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
-    job j = {.arguments = arguments, .config = config, .lock = -1, .resumed = td_argument_flag(arguments, "--resume")};
+    job j = {.arguments = arguments,
+             .config = config,
+             .lock = -1,
+             .resumed = td_argument_flag(arguments, "--resume"),
+             .training.marks = {TD_SAVED_UNKNOWN, TD_SAVED_UNKNOWN}};
     j.setup.options = td_train_defaults();
     if (level <= TD_LOG_INFO)
         j.talk = td_argument_flag(arguments, "--json") ? stderr : arguments->out;
+    FILE *talk = j.talk;
     td_status *status = td_distributed_open(config, &j.distributed);
-    if (!j.distributed.leads)
-        j.talk = NULL;
-    if (!status && j.distributed.job && td_job_worker(j.distributed.job) < 0)
-        status = serve(&j);
-    else if (!status)
-        status = train(&j);
-    td_profiling_finish(j.profiler, &j.setup, false);
-    td_training_deinit(&j.training);
-    td_profiler_destroy(j.profiler);
-    td_setup_close(&j.setup);
+    for (bool more = !status; more;) {
+        bool serves_only = j.distributed.job && td_job_worker(j.distributed.job) < 0;
+        j.talk = j.distributed.leads ? talk : NULL;
+        status = serves_only ? serve(&j) : work(&j);
+        begin_again(&j);
+        more = td_distributed_go_on(&j.distributed, td_config_root(config), &status);
+    }
+    clear(&j);
     td_distributed_close(&j.distributed, status);
     td_free(j.run);
     td_free(j.checkpoints);
-    td_free(j.single_name);
     if (j.lock >= 0)
         close(j.lock);
     td_config_destroy(config);

@@ -2,6 +2,7 @@
 #include "cli/distributed.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,10 +82,22 @@ static td_status *share_cores(td_config *config, const td_job *job)
     return status ? status : td_config_resolve(config);
 }
 
+/* mpirun kills the others when a process dies, unless it was told not to. */
+static bool recovers(td_section root)
+{
+    const char *wanted = td_section_string(root, "ps.recovery"), *told = getenv("OMPI_MCA_orte_enable_recovery");
+    if (strcmp(wanted, "auto") != 0)
+        return !strcmp(wanted, "on");
+    return told && (!strcmp(told, "1") || !strcmp(told, "true"));
+}
+
 td_status *td_distributed_open(td_config *config, td_distributed *out)
 {
     td_section root = td_config_root(config);
-    td_job_options options = {.deadline_s = td_section_seconds(root, "ps.deadline")};
+    td_job_options options = {.deadline_s = td_section_seconds(root, "ps.deadline"),
+                              .notice_s = td_section_seconds(root, "ps.notice"),
+                              .spares = (int32_t)td_section_int(root, "ps.spares"),
+                              .recover = recovers(root)};
     *out = (td_distributed){.leads = true};
     if (!td_job_is_wanted())
         return NULL;
@@ -93,34 +106,57 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     TD_TRY(td_job_open(&options, &out->job));
     out->leads = td_job_worker(out->job) == 0;
     if (!out->leads)
-        td_log_set(NULL, NULL, TD_LOG_NULL); /* the first worker tells */
+        td_log_set_level(TD_LOG_NULL); /* the first worker tells */
     return share_cores(config, out->job);
 }
 
 /* ---- closing ----------------------------------------------------------------------------------------------------------------- */
 
-/* An error that every rank has is told once: by the first worker, or by the others where that is the one that is lost. */
-static bool will_be_told(const td_status *error)
-{
-    const char *message = td_status_message(error);
-    bool of_all =
-        strstr(message, "is lost:") || strstr(message, "has ended at step") || td_status_code(error) == TD_CANCELLED;
-    return of_all && !strstr(message, "(rank 0 on");
-}
-
 void td_distributed_close(td_distributed *d, const td_status *error)
 {
     if (!d->job)
         return;
-    bool cancelled = td_status_code(error) == TD_CANCELLED;
+    bool cancelled = td_status_code(error) == TD_CANCELLED, told = false;
     td_status *left = NULL;
-    if ((!error || cancelled) && td_job_worker(d->job) >= 0)
-        left = td_job_leave(d->job);
-    must_leave = !td_job_close(d->job, cancelled ? left : error ? error : left);
+    if (error)
+        (void)signal(SIGTERM,
+                     SIG_IGN); /* mpirun's, when another rank is gone first: who speaks must not be cut short */
+    for (int32_t i = 0; i < td_job_workers_here(d->job) && (!error || cancelled) && !left; i++)
+        left = td_job_leave(td_job_of_worker(d->job, i));
+    if (left && td_job_may_go_on(d->job)) { /* a server that is gone after all work is done */
+        td_status_destroy(left);
+        left = NULL;
+    }
+    must_leave = !td_job_close(d->job, cancelled ? left : error ? error : left, &told);
     td_status_destroy(left);
     d->job = NULL;
-    if (!d->leads && error && will_be_told(error) && !freopen("/dev/null", "w", stderr))
+    if (!d->leads && error && (told || cancelled) && !freopen("/dev/null", "w", stderr))
         must_leave = true;
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------------------- */
+
+bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status)
+{
+    bool done = false;
+    if (!d->job || !*status || !td_job_may_go_on(d->job))
+        return false;
+    td_status *loss = td_job_failure(d->job);
+    td_status_destroy(*status);
+    *status = td_job_go_on(d->job, &done);
+    td_log_level level = TD_LOG_INFO;
+    d->leads = !*status && td_job_worker(d->job) == 0;
+    if (d->leads && !done && td_log_level_parse(td_section_string(root, "log.level"), &level)) {
+        td_log_set_level(level);
+        td_log(TD_LOG_WARNING, "%s", td_status_message(loss));
+    }
+    td_status_destroy(loss);
+    return !*status && !done;
+}
+
+td_status *td_distributed_end(const td_distributed *d)
+{
+    return d->job && td_job_recovers(d->job) ? td_distributed_meet(d) : NULL;
 }
 
 /* ---- a worker's run ------------------------------------------------------------------------------------------------------------ */
@@ -147,6 +183,8 @@ static void warn(const td_job *job, FILE *stream)
 {
     int32_t crowded = 0, bound = 0;
     for (int32_t r = 0; r < td_job_ranks(job); r++) {
+        if (td_job_is_lost(job, r))
+            continue;
         crowded += !td_job_is_bound(job, r) && td_job_threads(job, r) == 1 && td_job_cores(job, r) > 1;
         bound += td_job_is_bound(job, r) && td_job_cores(job, r) == 1;
     }
@@ -165,8 +203,9 @@ void td_distributed_print(const td_distributed *d, FILE *stream)
     if (!d->job || !stream)
         return;
     for (int32_t r = 0; r < td_job_ranks(d->job); r++)
-        fprintf(stream, "rank %d  %s on %s, %d thread%s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
-                td_job_threads(d->job, r), td_job_threads(d->job, r) == 1 ? "" : "s");
+        if (!td_job_is_lost(d->job, r))
+            fprintf(stream, "rank %d  %s on %s, %d thread%s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
+                    td_job_threads(d->job, r), td_job_threads(d->job, r) == 1 ? "" : "s");
     warn(d->job, stream);
 }
 

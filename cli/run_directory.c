@@ -190,15 +190,28 @@ static long long newest_below(const char *folder, long long below)
     return best;
 }
 
-static char *checkpoint_path(const char *folder, long long number)
+char *td_checkpoint_path(const char *folder, int64_t steps)
 {
-    return td_format("%s/step-%09lld", folder, number);
+    return td_format("%s/step-%09lld", folder, (long long)steps);
+}
+
+bool td_checkpoint_is_there(const char *folder, int64_t steps)
+{
+    char *path = td_checkpoint_path(folder, steps);
+    bool there = path && has_file(path, "manifest.json");
+    td_free(path);
+    return there;
+}
+
+int64_t td_checkpoint_newest_steps(const char *folder)
+{
+    return newest_below(folder, INT64_MAX);
 }
 
 /* Under its name it is whole until it is gone: a process that is killed meanwhile leaves a partial one, which is nobody's. */
 static td_status *remove_checkpoint(const char *folder, long long number)
 {
-    char *path = checkpoint_path(folder, number), *partial = path ? td_format("%s.partial", path) : NULL;
+    char *path = td_checkpoint_path(folder, number), *partial = path ? td_format("%s.partial", path) : NULL;
     td_status *status = partial ? remove_folder(partial) : no_memory();
     if (!status && (td_file_inject() || rename(path, partial)))
         status = system_error(path);
@@ -240,7 +253,7 @@ td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data
                               char **out_path)
 {
     TD_TRY(td_directory_create(folder));
-    char *final = checkpoint_path(folder, td_store_steps(store));
+    char *final = td_checkpoint_path(folder, td_store_steps(store));
     char *partial = final ? td_format("%s.partial", final) : NULL;
     td_status *status = partial ? save_as(store, position, partial, final) : no_memory();
     if (!status)
@@ -279,7 +292,7 @@ td_status *td_checkpoint_newest(const char *folder, char **out_path)
     long long number = newest_below(folder, INT64_MAX);
     if (number < 0)
         return NULL;
-    *out_path = checkpoint_path(folder, number);
+    *out_path = td_checkpoint_path(folder, number);
     return *out_path ? NULL : no_memory();
 }
 

@@ -27,6 +27,10 @@ td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data
                               char **out_path) TD_MUST_USE;
 /* The newest checkpoint in a folder; NULL when there is none. */
 td_status *td_checkpoint_newest(const char *folder, char **out_path) TD_MUST_USE;
+/* The path of the checkpoint of that many steps, and whether it is there, whole; and the steps of the newest, -1: there is none. */
+char *td_checkpoint_path(const char *folder, int64_t steps);
+bool td_checkpoint_is_there(const char *folder, int64_t steps);
+int64_t td_checkpoint_newest_steps(const char *folder);
 /* Where the checkpoint in `path` is: itself, or the newest in it or in its checkpoints/. An error when there is none. */
 td_status *td_checkpoint_resolve(const char *path, char **out_path) TD_MUST_USE;
 

@@ -19,7 +19,7 @@ static _Atomic(td_session *) running;
 static _Atomic(td_job *) running_job;
 static volatile sig_atomic_t caught;
 
-static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGPIPE};
 enum { N_SIGNALS = sizeof caught_signals / sizeof *caught_signals };
 static struct sigaction actions_before[N_SIGNALS];
 
@@ -39,6 +39,11 @@ static void on_signal(int number)
         td_job_ask_to_stop(job); /* all workers stop after the same step */
     else if (session)
         td_session_stop(session);
+}
+
+void td_training_stops(td_job *job)
+{
+    atomic_store(&running_job, job);
 }
 
 void td_training_catch_signals(void)
@@ -65,6 +70,8 @@ const char *td_training_stop_reason(void)
     switch (caught) {
     case SIGTERM:
         return "ended by SIGTERM";
+    case SIGUSR2:
+        return "ended by SIGUSR2";
     case SIGHUP:
         return "ended by SIGHUP: the terminal is gone";
     case SIGPIPE:
@@ -178,12 +185,16 @@ static td_status *save_alone(td_training *training)
 /* In a job the first worker writes, while the others wait: what is written is what all have after the same window. */
 static td_status *save(td_training *training)
 {
+    const bool kept = td_section_int(training->setup->root, "checkpoint.keep") > 0;
     if (!training->setup->distributed)
         return save_alone(training);
+    training->marks.begun = kept ? td_store_steps(training->store) : TD_SAVED_NONE;
     TD_TRY(td_distributed_meet(training->setup->distributed));
     if (training->setup->distributed->leads)
         TD_TRY(save_alone(training));
-    return td_distributed_meet(training->setup->distributed);
+    TD_TRY(td_distributed_meet(training->setup->distributed));
+    training->marks.whole = training->marks.begun;
+    return NULL;
 }
 
 /* What was trained before an error is not lost with it. */
@@ -260,9 +271,13 @@ td_status *td_training_run(td_training *training)
     if (job && anything)
         training->dealt = (td_dealt_source){
             .inner = td_loader_source(loader), .workers = td_job_workers(job), .worker = td_job_worker(job)};
-    atomic_store(&running_job, job);
+    if (job)
+        td_job_set_step(job, first);
+    if (!training->is_further)
+        atomic_store(&running_job, job);
     td_status *status = anything ? run_all(training, loader) : NULL;
-    atomic_store(&running_job, NULL);
+    if (!training->is_further)
+        atomic_store(&running_job, NULL);
     td_dealt_source_deinit(&training->dealt);
     td_progress_end(&training->progress);
     training->seconds = (double)(td_clock_ns() - started) / 1e9;

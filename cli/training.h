@@ -9,6 +9,12 @@
 #include "cli/statistics.h"
 #include "tandem/session.h"
 
+/* Checkpoints that all workers know of, by their steps: the last that was whole, and the last that was begun. */
+typedef struct td_saved_marks {
+    int64_t whole, begun; /* TD_SAVED_NONE: none; TD_SAVED_UNKNOWN: this rank was no worker */
+} td_saved_marks;
+enum { TD_SAVED_NONE = -1, TD_SAVED_UNKNOWN = -2 };
+
 typedef struct td_training {
     td_setup *setup;
     td_plan *plan;
@@ -38,6 +44,8 @@ typedef struct td_training {
     td_status *step_error;
     td_dealt_source dealt; /* of a worker's run */
     int64_t windows;       /* of this run */
+    td_saved_marks marks;  /* a job's: set before the run */
+    bool is_further;       /* not the first worker of its rank: signals are not its business */
 } td_training;
 
 /* Trains until setup->steps are done in the store's life, the data ends, or a signal. A checkpoint is written every
@@ -46,7 +54,9 @@ typedef struct td_training {
 td_status *td_training_run(td_training *training) TD_MUST_USE;
 void td_training_deinit(td_training *training);
 
-/* From now on SIGINT, SIGTERM, SIGHUP and SIGPIPE (where they are not ignored) finish the steps in flight and end
+/* What a signal asks to stop, from now on; NULL: nothing. For ranks that only serve. */
+void td_training_stops(td_job *job);
+/* From now on SIGINT, SIGTERM, SIGHUP, SIGUSR2 (which mpirun passes on to its ranks) and SIGPIPE (where they are not ignored) finish the steps in flight and end
  * td_training_run; a second one ends the process. */
 void td_training_catch_signals(void);
 void td_training_release_signals(void);

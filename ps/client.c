@@ -19,8 +19,8 @@ td_status *td_client_room(td_job *job, td_room which, int64_t bytes, void *out_p
 /* Words and bytes to a server; its words and bytes back, answer->bytes being the room. */
 static td_status *ask(td_job *job, int32_t server, td_parcel *question, td_parcel *answer)
 {
-    question->peer = answer->peer = job->first_server + server;
-    question->number = answer->number = (uint64_t)++job->asked;
+    question->peer = answer->peer = job->server_ranks[server];
+    question->number = answer->number = td_job_next_question(job);
     question->words[TD_WORD_APPLIED] = (uint64_t)job->pushed;
     answer->kind = td_reply_of(question->kind);
     td_comm_receive(job->comm, answer);
@@ -133,12 +133,12 @@ static void free_round(td_round *r)
     *r = (td_round){0};
 }
 
-void td_client_release(td_job *job)
+void td_client_release(td_job *job, td_comm *comm)
 {
     free_round(&job->pulling);
     free_round(&job->pushing);
     for (int32_t i = 0; i < TD_ROOMS; i++)
-        td_comm_buffer_free(NULL, &job->rooms[i]);
+        td_comm_buffer_free(comm, &job->rooms[i]);
 }
 
 static td_status *begin_round(const td_job *job, int32_t parts, td_round *r)
@@ -205,7 +205,7 @@ static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_
     for (int32_t p = 0; p < n; p++)
         bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
     for (int32_t s = 0; s < job->servers; s++)
-        all_far = all_far && s != job->server && !td_comm_is_near(job->comm, job->first_server + s);
+        all_far = all_far && s != job->server && !td_comm_is_near(job->comm, job->server_ranks[s]);
     *out_rows = parts[0].rows;
     return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS, bytes + 1, out_rows) : NULL;
 }
@@ -225,14 +225,14 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
     for (int32_t s = 0; s < job->servers; s++) {
         int64_t answer = 0;
         const int64_t question = write_pull(job, parts, n, &r->stretches[s * n], questions, &answer);
-        const uint64_t number = (uint64_t)++job->asked;
-        r->answers[s] = (td_parcel){.peer = job->first_server + s,
+        const uint64_t number = td_job_next_question(job);
+        r->answers[s] = (td_parcel){.peer = job->server_ranks[s],
                                     .kind = td_reply_of(TD_ASK_PULL),
                                     .number = number,
                                     .data = answers,
                                     .bytes = answer,
                                     .buffer = spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
-        r->questions[s] = (td_parcel){.peer = job->first_server + s,
+        r->questions[s] = (td_parcel){.peer = job->server_ranks[s],
                                       .kind = TD_ASK_PULL,
                                       .number = number,
                                       .words = {(uint64_t)n, begin, [TD_WORD_APPLIED] = (uint64_t)job->pushed},
@@ -335,9 +335,9 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
         r->questions[s] =
-            (td_parcel){.peer = job->first_server + s,
+            (td_parcel){.peer = job->server_ranks[s],
                         .kind = TD_ASK_PUSH,
-                        .number = (uint64_t)++job->asked,
+                        .number = td_job_next_question(job),
                         .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker, td_record_current.step},
                         .data = out,
                         .bytes = length,

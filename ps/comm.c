@@ -22,6 +22,12 @@ bool td_comm_is_wanted(void)
     return false;
 }
 
+/* What the others are told of an error, its lines of help too. */
+static void keep_words(td_comm *comm, const td_status *status)
+{
+    (void)strncpy(comm->last_words, td_status_message(status), sizeof comm->last_words - 1);
+}
+
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
 static void destroy(td_comm *comm)
@@ -67,6 +73,9 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
     comm->options = *options;
     comm->options.deadline_s = options->deadline_s > 0 ? options->deadline_s : 60;
     comm->options.patience_s = options->patience_s > 0 ? options->patience_s : 600;
+    if (options->chunk_bytes <= 0 || options->chunk_bytes > TD_COMM_CHUNK)
+        comm->options.chunk_bytes = TD_COMM_CHUNK;
+    comm->options.notice_s = options->notice_s > 0 ? options->notice_s : 2;
     comm->submitted_end = &comm->submitted;
     comm->requests_end = &comm->requests;
     pthread_mutex_init(&comm->mutex, NULL);
@@ -93,23 +102,24 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
     return NULL;
 }
 
-bool td_comm_close(td_comm *comm, const td_status *error)
+bool td_comm_close(td_comm *comm, const td_status *error, bool *out_told)
 {
+    if (out_told)
+        *out_told = false;
     if (!comm)
         return true;
     pthread_mutex_lock(&comm->mutex);
-    if (error && !comm->failure) {
+    if (error && (!comm->failure || comm->may_recover)) {
         comm->abandon = true;
-        (void)strncpy(comm->last_words, td_status_message(error), sizeof comm->last_words - 1);
-        char *end = strchr(comm->last_words, '\n');
-        if (end)
-            *end = '\0';
+        keep_words(comm, error);
     }
     comm->closing = true;
     td_near_ring_own(comm->near);
     pthread_mutex_unlock(&comm->mutex);
     pthread_join(comm->thread, NULL);
     bool finalized = comm->finalized;
+    if (out_told)
+        *out_told = comm->told;
     destroy(comm);
     return finalized;
 }
@@ -146,9 +156,26 @@ void td_comm_name(td_comm *comm, int32_t rank, const char *name)
     pthread_mutex_unlock(&comm->mutex);
 }
 
+void td_comm_set_speaker(td_comm *comm, int32_t rank)
+{
+    pthread_mutex_lock(&comm->mutex);
+    comm->speaker = rank;
+    pthread_mutex_unlock(&comm->mutex);
+}
+
 void td_comm_set_step(td_comm *comm, int64_t step)
 {
     atomic_store_explicit(&comm->step, step, memory_order_relaxed);
+}
+
+int64_t td_comm_latest_step(td_comm *comm)
+{
+    int64_t latest = 0;
+    pthread_mutex_lock(&comm->mutex);
+    for (int32_t r = 0; r < comm->size; r++)
+        latest = comm->peers[r].step > latest ? comm->peers[r].step : latest;
+    pthread_mutex_unlock(&comm->mutex);
+    return latest;
 }
 
 /* ---- failure --------------------------------------------------------------------------------------------------------------- */
@@ -158,12 +185,16 @@ static td_status *copy_of(const td_status *status)
     return td_status_create(td_status_code(status), __FILE__, __LINE__, "%s", td_status_message(status));
 }
 
-void td_comm_note_failure(td_comm *comm, td_status *status)
+void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all)
 {
-    if (comm->failure)
+    if (comm->failure) {
         td_status_destroy(status);
-    else
+    } else {
         comm->failure = status;
+        comm->abandon = true;
+        comm->of_all = of_all;
+        keep_words(comm, status);
+    }
     pthread_cond_broadcast(&comm->changed);
     td_near_ring_own(comm->near);
 }
@@ -171,12 +202,16 @@ void td_comm_note_failure(td_comm *comm, td_status *status)
 void td_comm_fail(td_comm *comm, td_status *status)
 {
     pthread_mutex_lock(&comm->mutex);
-    if (!comm->failure) {
-        comm->abandon = true;
-        (void)strncpy(comm->last_words, td_status_message(status), sizeof comm->last_words - 1);
-    }
-    td_comm_note_failure(comm, status);
+    td_comm_note_failure(comm, status, false);
     pthread_mutex_unlock(&comm->mutex);
+}
+
+bool td_comm_is_lost(td_comm *comm, int32_t rank)
+{
+    pthread_mutex_lock(&comm->mutex);
+    bool lost = comm->lost >> rank & 1;
+    pthread_mutex_unlock(&comm->mutex);
+    return lost;
 }
 
 td_status *td_comm_failure(td_comm *comm)
@@ -209,9 +244,11 @@ td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uin
 static void hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel)
 {
     if (arrival->parcel.bytes > parcel->bytes) {
-        td_comm_note_failure(comm, TD_ERROR(TD_INTERNAL, "%s sent %lld bytes where %lld are expected",
-                                            comm->peers[parcel->peer].name, (long long)arrival->parcel.bytes,
-                                            (long long)parcel->bytes));
+        td_comm_note_failure(comm,
+                             TD_ERROR(TD_INTERNAL, "%s sent %lld bytes where %lld are expected",
+                                      comm->peers[parcel->peer].name, (long long)arrival->parcel.bytes,
+                                      (long long)parcel->bytes),
+                             false);
         return;
     }
     parcel->lent = arrival->parcel.lent;
@@ -259,7 +296,7 @@ static void give(td_comm *comm, td_arrival **at, td_parcel *parcel)
 
 void td_comm_keep(td_comm *comm, td_arrival *arrival)
 {
-    if (arrival->parcel.kind < TD_REPLIES)
+    if (arrival->parcel.kind < TD_REPLIES || arrival->epoch < comm->epoch)
         return;
     arrival->next = comm->arrived;
     comm->arrived = arrival;
@@ -269,11 +306,46 @@ void td_comm_complete(td_comm *comm, td_arrival *arrival)
 {
     td_parcel *parcel = &arrival->parcel;
     parcel->done = true;
-    if (parcel->kind < TD_REPLIES)
+    if (arrival->epoch < comm->epoch)
+        td_comm_free_arrival(comm, arrival); /* nobody's any more */
+    else if (parcel->kind < TD_REPLIES)
         queue_request(comm, arrival);
     else if (arrival->claimed)
         give(comm, find_arrival(comm, parcel->peer, parcel->kind, parcel->number), arrival->claimed);
     pthread_cond_broadcast(&comm->changed);
+}
+
+static bool is_past(const td_comm *comm, int32_t peer, uint32_t epoch)
+{
+    return epoch < comm->epoch || comm->lost >> peer & 1;
+}
+
+void td_comm_forget_before(td_comm *comm)
+{
+    for (td_arrival **at = &comm->arrived; *at;) {
+        td_arrival *arrival = *at;
+        const bool past = is_past(comm, arrival->parcel.peer, arrival->epoch);
+        if (past)
+            *at = arrival->next;
+        else
+            at = &arrival->next;
+        if (past && arrival->parcel.done)
+            td_comm_free_arrival(comm, arrival);
+        /* the others' bytes may still come: they are freed when they have */
+    }
+    for (td_request **at = &comm->requests; *at;) {
+        td_request *request = *at;
+        td_arrival *arrival = (td_arrival *)request;
+        if (!is_past(comm, request->from, arrival->epoch)) {
+            at = &request->next;
+            continue;
+        }
+        *at = request->next;
+        td_comm_free_arrival(comm, arrival);
+    }
+    comm->requests_end = &comm->requests;
+    while (*comm->requests_end)
+        comm->requests_end = &(*comm->requests_end)->next;
 }
 
 td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes)
@@ -332,11 +404,13 @@ static void send_to_self(td_comm *comm, td_parcel *parcel)
     } else {
         arrival = td_comm_take_arrival(comm, lent ? 0 : parcel->bytes);
         if (!arrival) {
-            td_comm_note_failure(comm, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes",
-                                                (long long)parcel->bytes));
+            td_comm_note_failure(
+                comm, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes", (long long)parcel->bytes),
+                false);
             return;
         }
         arrival->parcel = as_if.parcel;
+        arrival->epoch = comm->epoch;
         arrival->parcel.data = arrival->room;
         if (parcel->bytes && !lent)
             memcpy(arrival->room, parcel->data, (size_t)parcel->bytes);
@@ -415,7 +489,7 @@ static void rest(td_comm *comm)
 /* The failure of the job, once the communication thread has let go of every buffer. */
 static td_status *failed(td_comm *comm)
 {
-    while (!comm->stopped)
+    while (!comm->stopped && !comm->drained)
         rest(comm);
     return copy_of(comm->failure);
 }
@@ -427,12 +501,14 @@ td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
     pthread_mutex_lock(&comm->mutex);
     while (!parcel->done && !comm->failure) {
         rest(comm);
-        if (!parcel->done && !comm->failure && td_clock_ns() > limit) {
+        if (!parcel->done && !comm->failure && !parcel->patient && td_clock_ns() > limit) {
             const td_peer *peer = &comm->peers[parcel->peer];
-            td_comm_note_failure(
-                comm, TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s", peer->name,
-                               parcel->peer, peer->hello.host, (long long)peer->step,
-                               parcel->is_receive ? "answered" : "taken a message", comm->options.patience_s));
+            td_comm_note_failure(comm,
+                                 TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s",
+                                          peer->name, parcel->peer, peer->hello.host, (long long)peer->step,
+                                          parcel->is_receive ? "answered" : "taken a message",
+                                          comm->options.patience_s),
+                                 true);
         }
     }
     if (!parcel->done)
@@ -471,4 +547,35 @@ void td_comm_end_requests(td_comm *comm)
     comm->requests_ended = true;
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->mutex);
+}
+
+/* ---- going on ------------------------------------------------------------------------------------------------------------- */
+
+bool td_comm_may_recover(td_comm *comm)
+{
+    pthread_mutex_lock(&comm->mutex);
+    while (comm->may_recover && !comm->drained && !comm->stopped)
+        rest(comm);
+    bool may = comm->may_recover;
+    pthread_mutex_unlock(&comm->mutex);
+    return may;
+}
+
+td_status *td_comm_recover(td_comm *comm, bool *out_done)
+{
+    pthread_mutex_lock(&comm->mutex);
+    const uint32_t epoch = comm->epoch;
+    comm->ready = true;
+    td_near_ring_own(comm->near);
+    while (comm->epoch == epoch && !comm->work_done && (!comm->failure || comm->may_recover))
+        rest(comm);
+    if (comm->work_done && comm->may_recover) {
+        td_status_destroy(comm->failure);
+        comm->failure = NULL;
+        comm->may_recover = false;
+    }
+    *out_done = comm->work_done;
+    td_status *status = comm->failure && !comm->may_recover ? failed(comm) : NULL;
+    pthread_mutex_unlock(&comm->mutex);
+    return status;
 }

@@ -27,6 +27,7 @@
 #ifndef TANDEM_PS_COMM_H
 #define TANDEM_PS_COMM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,6 +39,7 @@ enum {
     TD_COMM_CHUNK = 1 << 22,
     TD_COMM_CHUNKS = 4,
     TD_COMM_NAME = 64,
+    TD_COMM_RANKS = 32,         /* at most */
     TD_COMM_LOOK_NS = 100000000 /* how often processes of this host are looked after */
 };
 
@@ -50,8 +52,12 @@ typedef struct td_buffer td_buffer;
 
 typedef struct td_comm_options {
     double deadline_s, patience_s; /* 0: 60 and 600 */
+    int64_t chunk_bytes;           /* 0: TD_COMM_CHUNK, at most; the same on all ranks */
+    double notice_s;               /* so long a silence is worth a warning; 0: 2 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
     bool all_far;                  /* ranks of one host share no memory: for tests */
+    bool recover;                  /* a loss is no failure: see td_comm_recover */
+    atomic_bool *asked_to_stop;    /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
 } td_comm_options;
 
 /* One message on its way. The first fields are the caller's; nothing may be touched between start and the end of the wait. */
@@ -68,6 +74,7 @@ typedef struct td_parcel {
     struct td_parcel *answer; /* a request: where its answer is waited for; it may come in place */
     bool by_reference;        /* a receive: data becomes where the bytes lie, until td_comm_release */
     bool in_place;            /* a send: the receiver's buffer has the bytes already (td_request.answer) */
+    bool patient;             /* waits for longer than patience_s while the other lives */
     /* the communication thread's */
     struct td_parcel *next;
     int64_t begun, ended;
@@ -98,8 +105,11 @@ bool td_comm_is_wanted(void);
 /* Errors: TD_UNSUPPORTED (built without MPI, or an MPI without threads), TD_INVALID_ARGUMENT (ranks that disagree). */
 td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm) TD_MUST_USE;
 /* Waits until every rank closes, then finalizes MPI; `error`: tells the others that this rank ends, and why, and does not
- * wait. False: MPI was not finalized, so the process must leave by _exit. NULL is fine. */
-bool td_comm_close(td_comm *comm, const td_status *error);
+ * wait. False: MPI was not finalized, so the process must leave by _exit. *out_told: the job has failed, and a rank that speaks
+ * before this one (td_comm_set_speaker, then the lowest) knows why; it may be NULL, and comm too. */
+bool td_comm_close(td_comm *comm, const td_status *error, bool *out_told);
+/* Who tells people about the job: rank 0 at first. */
+void td_comm_set_speaker(td_comm *comm, int32_t rank);
 int32_t td_comm_rank(const td_comm *comm);
 int32_t td_comm_size(const td_comm *comm);
 const char *td_comm_host(const td_comm *comm, int32_t rank);
@@ -111,6 +121,8 @@ bool td_comm_is_bound(const td_comm *comm, int32_t rank);
 void td_comm_name(td_comm *comm, int32_t rank, const char *name);
 /* The step this rank is at, told to the others with every letter. */
 void td_comm_set_step(td_comm *comm, int64_t step);
+/* The latest that any rank has told. */
+int64_t td_comm_latest_step(td_comm *comm);
 
 void td_comm_send(td_comm *comm, td_parcel *parcel);
 void td_comm_receive(td_comm *comm, td_parcel *parcel);
@@ -129,6 +141,14 @@ td_status *td_comm_next_request(td_comm *comm, td_request **out_request) TD_MUST
 void td_comm_free_request(td_comm *comm, td_request *request);
 /* No rank will send a request any more: whoever waits for one returns. */
 void td_comm_end_requests(td_comm *comm);
+/* With options.recover: whether calls fail now because ranks are lost, and td_comm_recover is to be called. True once
+ * nothing under way touches callers' memory any more. */
+bool td_comm_may_recover(td_comm *comm);
+/* When no other call is being made any more and none will be: waits until all ranks that are left have come here, and begins
+ * anew with them; messages of before are gone. *out_done: one of them had closed already, so there is nothing left to do but
+ * closing. Errors: the job's failure. */
+td_status *td_comm_recover(td_comm *comm, bool *out_done) TD_MUST_USE;
+bool td_comm_is_lost(td_comm *comm, int32_t rank);
 /* NULL, or a copy of the failure. */
 td_status *td_comm_failure(td_comm *comm);
 /* Fails the job; takes the status. */

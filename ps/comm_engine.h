@@ -10,10 +10,21 @@
 
 enum {
     TD_LETTER_HEARTBEAT = 0,
-    TD_LETTER_GOODBYE,      /* words[0]: 0 all is well, 1 the rank ends with the error in its bytes */
+    TD_LETTER_GOODBYE, /* words[0]: td_goodbye; its bytes: the error */
+    /* of recovery; words[0]: ranks that are lost, a bit each */
+    TD_LETTER_LOST,         /* its bytes: why */
+    TD_LETTER_READY,        /* words[1]: the sender's epoch */
+    TD_LETTER_MEMBERS,      /* words[1]: the next epoch */
+    TD_LETTER_DONE,         /* no words: the sender has done all its work, so all have */
     TD_POSTED_LETTERS = 16, /* that may arrive before one is looked at */
     TD_OWN_LETTERS = 64     /* under way */
 };
+
+typedef enum td_goodbye {
+    TD_GOODBYE_WELL,
+    TD_GOODBYE_ERROR, /* the rank's own */
+    TD_GOODBYE_FAILED /* the job's: what others say too */
+} td_goodbye;
 
 typedef enum td_slot_kind { TD_LETTER_IN, TD_LETTER_OUT, TD_CHUNK_IN, TD_CHUNK_OUT } td_slot_kind;
 
@@ -21,9 +32,16 @@ typedef enum td_slot_kind { TD_LETTER_IN, TD_LETTER_OUT, TD_CHUNK_IN, TD_CHUNK_O
 typedef struct td_comm_slot {
     td_slot_kind kind;
     td_letter *letter;
-    td_parcel *parcel;   /* NULL: a letter of this thread's own */
+    td_parcel *parcel;   /* NULL: a letter of this thread's own, or nobody waits any more */
     td_arrival *arrival; /* of a TD_CHUNK_IN that nobody waited for when it began */
 } td_comm_slot;
+
+/* That a rank may go on, once these are lost. */
+typedef struct td_readiness {
+    uint64_t lost;
+    uint32_t epoch;
+    bool is;
+} td_readiness;
 
 typedef struct td_comm_engine {
     td_comm *comm;
@@ -40,35 +58,51 @@ typedef struct td_comm_engine {
     td_parcel *waiting, **waiting_end; /* sends that have no letter yet */
     int64_t last_beat_ns, last_look_ns, last_turn_ns;
     int32_t idle;
-    int32_t goodbyes;            /* of others, all well */
     bool said_goodbye, all_near; /* all_near: every other rank is */
-    td_status *status;
+    td_status *status;           /* ends the job */
+    bool of_all;                 /* it is not this rank's own: others know it too, or should */
+    /* recovery */
+    uint64_t suspects, ready_told; /* ranks to be counted as lost; those lost when this one said that it is ready */
+    td_status *why;
+    td_readiness ready[TD_COMM_RANKS];
+    uint32_t announced;
+    bool repeats; /* what was said is said again, as with every heartbeat: there may have been no letter for it */
 } td_comm_engine;
 
 /* ---- comm_mpi.c ---- */
 /* The first error counts. Takes the status. */
 void td_engine_note(td_comm_engine *e, td_status *status);
+/* An error of the job rather than of this rank. */
+void td_engine_note_of_all(td_comm_engine *e, td_status *status);
 /* Ready for letters. */
 void td_engine_open_letters(td_comm_engine *e);
 /* A letter of this thread's own, without bytes or with a few. */
-void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word, const char *text);
+void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word0, uint64_t word1, const char *text);
 /* Takes what was submitted and starts as much as there are letters for; goes on with what MPI has ended. True: something happened. */
 bool td_engine_start_submitted(td_comm_engine *e);
 bool td_engine_look(td_comm_engine *e);
-/* Frees own letters that are through, and reads nothing. */
-void td_engine_flush(td_comm_engine *e);
 /* What was posted and never came. */
 void td_engine_cancel(td_comm_engine *e);
 void td_engine_close_messages(td_comm_engine *e);
+
+/* ---- comm_recover.c ---- */
+/* These ranks are to be counted as lost, by td_engine_recover. Takes the status. */
+void td_engine_suspect(td_comm_engine *e, uint64_t ranks, td_status *why);
+/* Under the mutex: a letter of a job that goes on after losses. False: it was about that, or comes from a rank that is lost. */
+bool td_engine_hear_recovery(td_comm_engine *e, int32_t from, const td_letter *letter);
+/* Once a turn: what a loss asks for. */
+void td_engine_recover(td_comm_engine *e);
 
 /* ---- comm_peers.c ---- */
 /* Everyone tells everyone who and where it is. */
 td_status *td_engine_meet(td_comm_engine *e) TD_MUST_USE;
 /* Under the mutex: a letter shows that its sender lives. False: it was about the sender alone, and is no message. */
 bool td_engine_hear(td_comm_engine *e, int32_t from, const td_letter *letter);
+/* A rank is lost: the job's failure, or what it recovers from. */
+void td_engine_lose(td_comm_engine *e, int32_t rank, const char *why);
 /* Heartbeats, and looking for ranks that are lost. */
 void td_engine_beat(td_comm_engine *e);
-/* Tells the others why this rank ends, for as long as it takes but not longer than a third of a second. */
+/* Tells the others why this rank ends, and waits until they say that they know, but not longer than a second. */
 void td_engine_last_words(td_comm_engine *e);
 /* Everybody has said goodbye, and what was on its way has come. */
 bool td_engine_all_left(td_comm_engine *e);

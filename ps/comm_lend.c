@@ -32,6 +32,16 @@ static void end_lending(td_comm *comm, td_parcel *parcel)
     td_comm_check(comm, parcel);
 }
 
+void td_comm_forget_lent(td_comm *comm)
+{
+    for (int32_t k = 0; k < TD_LENDINGS; k++)
+        if (comm->lent[k]) {
+            td_near_end_lending(comm->near, k);
+            comm->lent[k] = NULL;
+        }
+    comm->n_lent = 0;
+}
+
 void td_comm_collect(td_comm *comm)
 {
     for (int32_t k = 0; comm->n_lent && k < TD_LENDINGS; k++)

@@ -44,6 +44,12 @@ void td_engine_note(td_comm_engine *e, td_status *status)
         e->status = status;
 }
 
+void td_engine_note_of_all(td_comm_engine *e, td_status *status)
+{
+    e->of_all = e->of_all || !e->status;
+    td_engine_note(e, status);
+}
+
 static void note_mpi(td_comm_engine *e, int code, const char *what, int32_t peer)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -51,6 +57,10 @@ static void note_mpi(td_comm_engine *e, int code, const char *what, int32_t peer
     if (code == MPI_SUCCESS)
         return;
     MPI_Error_string(code, text, &length);
+    if (e->comm->options.recover && peer >= 0) {
+        td_engine_lose(e, peer, text);
+        return;
+    }
     td_engine_note(e, TD_ERROR(TD_IO, "MPI cannot %s %s (rank %d on %s): %s", what,
                                peer < 0 ? "?" : e->comm->peers[peer].name, peer,
                                peer < 0 ? "?" : e->comm->peers[peer].hello.host, text));
@@ -79,6 +89,7 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
 {
     MPI_Request request;
     letter->step = atomic_load_explicit(&e->comm->step, memory_order_relaxed);
+    letter->epoch = e->comm->epoch;
     if (!grow(e)) {
         td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages"));
         return;
@@ -97,7 +108,8 @@ static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
 {
     while (parcel->under_way < TD_COMM_CHUNKS && parcel->begun < parcel->bytes && !e->status) {
         int64_t left = parcel->bytes - parcel->begun;
-        int bytes = (int)(left < TD_COMM_CHUNK ? left : TD_COMM_CHUNK);
+        const int64_t most = e->comm->options.chunk_bytes;
+        int bytes = (int)(left < most ? left : most);
         char *data = (char *)parcel->data + parcel->begun;
         MPI_Request request;
         if (!grow(e)) {
@@ -175,13 +187,13 @@ bool td_engine_start_submitted(td_comm_engine *e)
     return any;
 }
 
-void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word, const char *text)
+void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word0, uint64_t word1, const char *text)
 {
     if (!e->n_free)
         return;
     td_letter *letter = e->free_letters[--e->n_free];
     int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
-    *letter = (td_letter){.kind = kind, .bytes = bytes, .words = {word}, .lending = -1};
+    *letter = (td_letter){.kind = kind, .bytes = bytes, .words = {word0, word1}, .lending = -1};
     if (text)
         memcpy(letter->inlined, text, (size_t)bytes);
     send_letter(e, peer, letter, NULL, bytes);
@@ -197,8 +209,12 @@ static bool reach(td_comm_engine *e, int32_t peer, const td_letter *letter, void
     *out_lent = *out_answer = NULL;
     if (letter->lending >= 0)
         status = td_near_reach(near, peer, &letter->lent, letter->bytes, out_lent);
-    if (!status && letter->answer.id)
+    if (!status && letter->answer.id && letter->epoch >= e->comm->epoch)
         status = td_near_reach(near, peer, &letter->answer, letter->answer_bytes, out_answer);
+    if (status && e->comm->options.recover) { /* its sender is lost, or knows of a loss already: this rank will hear */
+        td_status_destroy(status);
+        return false;
+    }
     if (status)
         td_engine_note(e, td_status_prefix(status, "a message from %s", e->comm->peers[peer].name));
     return !status;
@@ -219,6 +235,7 @@ static td_arrival *new_arrival(td_comm_engine *e, int32_t peer, const td_letter 
                                   .tag = letter->tag,
                                   .is_receive = true};
     arrival->request.freed_by_answer = letter->has_answer;
+    arrival->epoch = letter->epoch;
     return arrival;
 }
 
@@ -238,11 +255,14 @@ static void begin_message(td_comm_engine *e, int32_t peer, const td_letter *lett
 {
     td_comm *comm = e->comm;
     td_arrival *arrival = NULL;
+    const bool current = letter->epoch == comm->epoch, stays = letter->lending >= 0 || letter->in_place;
+    if (stays && (letter->epoch < comm->epoch || (current && comm->may_recover)))
+        return; /* of before a loss: its sender may have the memory no more */
     void *lent = NULL, *answer = NULL;
     if (!reach(e, peer, letter, &lent, &answer))
         return;
     td_parcel *parcel =
-        letter->kind >= TD_REPLIES ? td_comm_take_expected(comm, peer, letter->kind, letter->number) : NULL;
+        current && letter->kind >= TD_REPLIES ? td_comm_take_expected(comm, peer, letter->kind, letter->number) : NULL;
     if (parcel ? letter->bytes > parcel->bytes : letter->in_place) {
         td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s sends %lld bytes where %lld are expected", comm->peers[peer].name,
                                    (long long)letter->bytes, parcel ? (long long)parcel->bytes : 0LL));
@@ -280,6 +300,8 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
         if (!parcel)
             return;
         parcel->letter_out = true;
+    } else if (!parcel) {
+        return; /* of a rank that is lost */
     } else {
         parcel->under_way--;
         parcel->ended += bytes;
@@ -292,17 +314,17 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
 }
 
 /* Bytes of a chunk that is through; all that are sent are full but the last. */
-static int64_t chunk_bytes(const td_comm_slot *what, const MPI_Status *status)
+static int64_t chunk_bytes(const td_comm_slot *what, const MPI_Status *status, int64_t chunk)
 {
     int count = 0;
-    if (what->kind == TD_LETTER_OUT)
+    if (what->kind == TD_LETTER_OUT || !what->parcel)
         return 0;
     if (what->kind == TD_CHUNK_IN) {
         MPI_Get_count(status, MPI_BYTE, &count);
         return count;
     }
     int64_t left = what->parcel->bytes - what->parcel->ended;
-    return left < TD_COMM_CHUNK ? left : TD_COMM_CHUNK;
+    return left < chunk ? left : chunk;
 }
 
 static void drop_ended(td_comm_engine *e)
@@ -331,7 +353,7 @@ bool td_engine_look(td_comm_engine *e)
         const td_comm_slot what = e->slots[e->indices[i]];
         const MPI_Status status = e->statuses[i];
         int32_t peer = what.kind == TD_LETTER_IN ? status.MPI_SOURCE : what.parcel ? what.parcel->peer : -1;
-        if (code == MPI_ERR_IN_STATUS)
+        if (code == MPI_ERR_IN_STATUS && (what.kind == TD_LETTER_IN || what.parcel))
             note_mpi(e, status.MPI_ERROR, "exchange messages with", peer);
         if (e->status)
             break;
@@ -340,22 +362,12 @@ bool td_engine_look(td_comm_engine *e)
                 begin_message(e, peer, what.letter);
             post_letter(e, what.letter);
         } else {
-            advance(e, &what, chunk_bytes(&what, &status));
+            advance(e, &what, chunk_bytes(&what, &status, e->comm->options.chunk_bytes));
         }
     }
     pthread_mutex_unlock(&e->comm->mutex);
     drop_ended(e);
     return true;
-}
-
-void td_engine_flush(td_comm_engine *e)
-{
-    int n = 0;
-    (void)MPI_Testsome((int)e->n, e->requests, &n, e->indices, e->statuses);
-    for (int i = 0; n != MPI_UNDEFINED && i < n; i++)
-        if (e->slots[e->indices[i]].kind == TD_LETTER_OUT)
-            e->n_free++;
-    drop_ended(e);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------------------------------------- */

@@ -17,8 +17,8 @@
 
 enum {
     BEAT_NS = 250000000,
-    SILENCE_NS = 2000000000, /* worth a word */
-    WORDS_NS = 300000000     /* for telling the others why this rank ends */
+    SLEPT_NS = 1000000000, /* between two turns: this process did not run */
+    WORDS_NS = 1000000000  /* for telling the others why this rank ends */
 };
 
 /* ---- meeting ---------------------------------------------------------------------------------------------------------------- */
@@ -96,6 +96,21 @@ td_status *td_engine_meet(td_comm_engine *e)
 
 /* ---- whether they live ------------------------------------------------------------------------------------------------------ */
 
+static void hear_goodbye(td_comm_engine *e, int32_t from, const td_letter *letter)
+{
+    td_peer *peer = &e->comm->peers[from];
+    const int length = (int)letter->bytes;
+    peer->left = true;
+    peer->knows = letter->words[0] != TD_GOODBYE_WELL;
+    if (letter->words[0] == TD_GOODBYE_WELL)
+        return;
+    if (letter->words[0] == TD_GOODBYE_ERROR)
+        td_engine_note_of_all(e, TD_ERROR(TD_IO, "%s (rank %d on %s) has ended at step %lld: %.*s", peer->name, from,
+                                          peer->hello.host, (long long)letter->step, length, letter->inlined));
+    else
+        td_engine_note_of_all(e, TD_ERROR(TD_IO, "%.*s", length, letter->inlined));
+}
+
 bool td_engine_hear(td_comm_engine *e, int32_t from, const td_letter *letter)
 {
     td_peer *peer = &e->comm->peers[from];
@@ -106,22 +121,25 @@ bool td_engine_hear(td_comm_engine *e, int32_t from, const td_letter *letter)
     peer->silent = false;
     peer->heard_ns = now;
     peer->step = letter->step;
-    if (letter->kind == TD_LETTER_GOODBYE && letter->words[0] == 0) {
-        peer->left = true;
-        e->goodbyes++;
-    } else if (letter->kind == TD_LETTER_GOODBYE) {
-        peer->left = true;
-        td_engine_note(e, TD_ERROR(TD_IO, "%s (rank %d on %s) has ended at step %lld: %.*s", peer->name, from,
-                                   peer->hello.host, (long long)letter->step, (int)letter->bytes, letter->inlined));
-    }
+    if (e->comm->options.recover && !td_engine_hear_recovery(e, from, letter))
+        return false;
+    if (letter->kind == TD_LETTER_GOODBYE)
+        hear_goodbye(e, from, letter);
+    if (letter->kind == TD_LETTER_HEARTBEAT && letter->words[0] && e->comm->options.asked_to_stop)
+        atomic_store(e->comm->options.asked_to_stop, true);
     return letter->kind != TD_LETTER_HEARTBEAT && letter->kind != TD_LETTER_GOODBYE;
 }
 
-static void lose(td_comm_engine *e, int32_t rank, const char *why)
+void td_engine_lose(td_comm_engine *e, int32_t rank, const char *why)
 {
-    const td_peer *peer = &e->comm->peers[rank];
-    td_engine_note(e, TD_ERROR(TD_IO, "%s (rank %d on %s) is lost: %s; its last step was %lld", peer->name, rank,
-                               peer->hello.host, why, (long long)peer->step));
+    td_peer *peer = &e->comm->peers[rank];
+    peer->lost = true;
+    td_status *status = TD_ERROR(TD_IO, "%s (rank %d on %s) is lost: %s; its last step was %lld", peer->name, rank,
+                                 peer->hello.host, why, (long long)peer->step);
+    if (e->comm->options.recover)
+        td_engine_suspect(e, UINT64_C(1) << rank, status);
+    else
+        td_engine_note_of_all(e, status);
 }
 
 static bool has_ended(const td_peer *peer)
@@ -136,17 +154,17 @@ static void watch(td_comm_engine *e, int64_t now)
     char why[64];
     for (int32_t r = 0; r < comm->size && !e->status; r++) {
         td_peer *peer = &comm->peers[r];
-        if (r == comm->rank || peer->left)
+        if (r == comm->rank || peer->left || peer->lost)
             continue;
         double silence = (double)(now - peer->heard_ns) / 1e9;
         (void)snprintf(why, sizeof why, "not heard of for %.0f s", silence);
         if (!peer->ended_ns && has_ended(peer))
             peer->ended_ns = now; /* what it sent last is still to be read */
         if (peer->ended_ns && now - peer->ended_ns > TD_COMM_LOOK_NS)
-            lose(e, r, "its process has ended");
+            td_engine_lose(e, r, "its process has ended");
         else if (silence > comm->options.deadline_s)
-            lose(e, r, why);
-        else if (silence * 1e9 > SILENCE_NS && !peer->silent) {
+            td_engine_lose(e, r, why);
+        else if (silence > comm->options.notice_s && !peer->silent) {
             peer->silent = true;
             td_log(TD_LOG_WARNING, "%s (rank %d on %s) has been silent for %.1f s; waiting up to %.0f s", peer->name, r,
                    peer->hello.host, silence, comm->options.deadline_s);
@@ -154,19 +172,25 @@ static void watch(td_comm_engine *e, int64_t now)
     }
 }
 
+static bool asked_to_stop(const td_comm *comm)
+{
+    return comm->options.asked_to_stop && atomic_load(comm->options.asked_to_stop);
+}
+
 void td_engine_beat(td_comm_engine *e)
 {
     td_comm *comm = e->comm;
     int64_t now = td_clock_ns();
-    if (now - e->last_turn_ns > SILENCE_NS / 2) /* this process slept: nobody else was silent */
+    if (now - e->last_turn_ns > SLEPT_NS) /* this process slept: nobody else was silent */
         for (int32_t r = 0; r < comm->size; r++)
             comm->peers[r].heard_ns = now;
     e->last_turn_ns = now;
     if (now - e->last_beat_ns > BEAT_NS) {
         e->last_beat_ns = now;
+        e->repeats = true;
         for (int32_t r = 0; r < comm->size && !e->status; r++)
-            if (r != comm->rank && !e->said_goodbye)
-                td_engine_say(e, r, TD_LETTER_HEARTBEAT, 0, NULL);
+            if (r != comm->rank && !comm->peers[r].lost && !e->said_goodbye)
+                td_engine_say(e, r, TD_LETTER_HEARTBEAT, asked_to_stop(comm), 0, NULL);
     }
     if (now - e->last_look_ns > TD_COMM_LOOK_NS) {
         e->last_look_ns = now;
@@ -176,19 +200,51 @@ void td_engine_beat(td_comm_engine *e)
 
 /* ---- parting ---------------------------------------------------------------------------------------------------------------- */
 
+/* Nothing more can be told to it, or need be. */
+static bool is_told(const td_comm *comm, int32_t rank)
+{
+    const td_peer *peer = &comm->peers[rank];
+    return rank == comm->rank || peer->left || peer->lost || has_ended(peer);
+}
+
+static bool all_told(const td_comm *comm)
+{
+    for (int32_t r = 0; r < comm->size; r++)
+        if (!is_told(comm, r))
+            return false;
+    return true;
+}
+
+/* Whether somebody that speaks before this rank knows of the failure. Who is lost or gone without a word does not speak. */
+static bool others_speak(const td_comm *comm)
+{
+    if (comm->speaker == comm->rank)
+        return false;
+    if (comm->peers[comm->speaker].knows)
+        return true;
+    for (int32_t r = 0; r < comm->rank; r++)
+        if (comm->peers[r].knows)
+            return true;
+    return false;
+}
+
 void td_engine_last_words(td_comm_engine *e)
 {
     td_comm *comm = e->comm;
+    const int64_t end = td_clock_ns() + WORDS_NS;
+    const td_goodbye how = comm->of_all ? TD_GOODBYE_FAILED : TD_GOODBYE_ERROR;
     td_status_destroy(e->status);
     e->status = NULL;
-    int64_t end = td_clock_ns() + WORDS_NS;
     for (int32_t r = 0; r < comm->size; r++)
-        if (r != comm->rank && !comm->peers[r].left)
-            td_engine_say(e, r, TD_LETTER_GOODBYE, 1, comm->last_words);
-    while (td_clock_ns() < end && e->n_free < TD_OWN_LETTERS) {
-        td_engine_flush(e);
-        (void)sched_yield();
-    }
+        if (!is_told(comm, r) || (r != comm->rank && comm->peers[r].knows))
+            td_engine_say(e, r, TD_LETTER_GOODBYE, how, 0, comm->last_words);
+    do {
+        if (!td_engine_look(e))
+            (void)sched_yield();
+        td_status_destroy(e->status); /* others fail of the same */
+        e->status = NULL;
+    } while (td_clock_ns() < end && !(all_told(comm) && e->n_free == TD_OWN_LETTERS));
+    comm->told = others_speak(comm);
 }
 
 bool td_engine_all_left(td_comm_engine *e)
@@ -201,10 +257,13 @@ bool td_engine_all_left(td_comm_engine *e)
         return false;
     if (!e->said_goodbye)
         for (int32_t r = 0; r < comm->size; r++)
-            if (r != comm->rank)
-                td_engine_say(e, r, TD_LETTER_GOODBYE, 0, NULL);
+            if (r != comm->rank && !comm->peers[r].lost)
+                td_engine_say(e, r, TD_LETTER_GOODBYE, TD_GOODBYE_WELL, 0, NULL);
     e->said_goodbye = true;
-    return e->goodbyes == comm->size - 1 && e->n == TD_POSTED_LETTERS;
+    for (int32_t r = 0; r < comm->size; r++)
+        if (r != comm->rank && !comm->peers[r].lost && !comm->peers[r].left)
+            return false;
+    return e->n_free == TD_OWN_LETTERS || comm->lost; /* a letter to a rank that is lost may never be through */
 }
 
 void td_engine_forget_peers(td_comm_engine *e)

@@ -14,6 +14,7 @@ typedef struct td_letter {
     int32_t tag; /* of its chunks */
     uint64_t number;
     int64_t bytes, step;
+    uint32_t epoch; /* how often the job had recovered */
     uint64_t words[TD_COMM_WORDS];
     td_near_place lent;   /* where its bytes lie; they do not travel then */
     td_near_place answer; /* where its answer may be written */
@@ -40,7 +41,8 @@ typedef struct td_peer {
     int64_t heard_ns, ended_ns, step; /* ended_ns: when its process was first seen to have ended; 0: it lives */
     int process;                      /* a pidfd; -1: another host's, or this process */
     bool near;                        /* of this host, and its process numbers are ours */
-    bool silent, left;
+    bool silent, left, lost;
+    bool knows; /* it has told that the job has failed */
 } td_peer;
 
 /* A message that nobody has asked for yet, or a request. Kept for the next one when it is done with. */
@@ -50,6 +52,7 @@ typedef struct td_arrival {
     td_parcel *claimed;
     void *room; /* owned: bytes that were not lent lie here */
     int64_t room_bytes;
+    uint32_t epoch;
     struct td_arrival *next;
 } td_arrival;
 
@@ -69,7 +72,17 @@ struct td_comm {
     td_request *requests, **requests_end;
     td_status *failure;
     bool opened, stopped, closing, abandon, requests_ended, finalized;
-    char last_words[1024]; /* why this rank abandons the job; "" : it does not */
+    char last_words[1024]; /* what this rank tells the others when the job fails */
+    bool of_all;           /* they are about the job, to be repeated as they are; else about this rank */
+    bool told;             /* when it has stopped: a rank that speaks before this one knows of the failure */
+    int32_t speaker;       /* who speaks first; then the lowest rank */
+    /* recovery */
+    bool may_recover; /* the failure is a loss, and nothing else */
+    bool ready;       /* the callers wait in td_comm_recover */
+    bool drained;     /* nothing under way touches callers' memory */
+    bool work_done;   /* a rank has closed */
+    uint32_t epoch;
+    uint64_t lost; /* ranks, a bit each */
     atomic_llong step;
 };
 
@@ -78,6 +91,8 @@ td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uin
 /* Under the mutex: a message that nobody waits for yet begins, and is complete. */
 void td_comm_keep(td_comm *comm, td_arrival *arrival);
 void td_comm_complete(td_comm *comm, td_arrival *arrival);
+/* Under the mutex: drops what came before this epoch, or from ranks that are lost. */
+void td_comm_forget_before(td_comm *comm);
 /* The thread's whole life. */
 void *td_comm_main(void *comm);
 /* ---- comm_lend.c ---- */
@@ -85,12 +100,14 @@ void *td_comm_main(void *comm);
 void td_comm_lend(td_comm *comm, td_parcel *parcel);
 /* After the wait, by who waited: the bytes to where they are wanted, if they are. */
 void td_comm_take_lent(td_comm *comm, td_parcel *parcel);
+/* Under the mutex, after a loss: what was lent is nobody's any more. */
+void td_comm_forget_lent(td_comm *comm);
 /* Under the mutex: parcels that were given back are through. */
 void td_comm_collect(td_comm *comm);
 /* Under the mutex: a parcel whose letter has been sent, or whose bytes have come, may be through. */
 void td_comm_check(td_comm *comm, td_parcel *parcel);
-/* Under the mutex: the first failure counts. Takes the status. */
-void td_comm_note_failure(td_comm *comm, td_status *status);
+/* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
+void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
 /* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
 td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
 void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);

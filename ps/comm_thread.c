@@ -48,8 +48,8 @@ static td_status *begin(td_comm_engine *e)
     MPI_Comm_size(e->world, &size);
     comm->rank = rank;
     comm->size = size;
-    if (size > TD_OWN_LETTERS / 2)
-        return TD_ERROR(TD_UNSUPPORTED, "a job of %d ranks: at most %d are supported", size, TD_OWN_LETTERS / 2);
+    if (size > TD_COMM_RANKS)
+        return TD_ERROR(TD_UNSUPPORTED, "a job of %d ranks: at most %d are supported", size, TD_COMM_RANKS);
     TD_TRY(td_engine_meet(e));
     td_engine_open_letters(e);
     e->last_turn_ns = td_clock_ns();
@@ -61,17 +61,24 @@ static td_status *begin(td_comm_engine *e)
 static bool is_over(td_comm_engine *e)
 {
     pthread_mutex_lock(&e->comm->mutex);
+    if (e->status && e->comm->may_recover) { /* not any more */
+        td_status_destroy(e->comm->failure);
+        e->comm->failure = NULL;
+        e->comm->may_recover = false;
+    }
     if (e->status && !e->comm->failure) {
-        td_comm_note_failure(e->comm, e->status);
+        td_comm_note_failure(e->comm, e->status, e->of_all);
         e->status = NULL;
     }
-    bool over = e->comm->failure || e->comm->abandon;
+    bool over = (e->comm->failure && !e->comm->may_recover) || e->comm->abandon;
     pthread_mutex_unlock(&e->comm->mutex);
     return over;
 }
 
 static void finish(td_comm_engine *e)
 {
+    if (e->comm->lost)
+        return; /* MPI would wait for them */
     td_engine_cancel(e);
     MPI_Comm_free(&e->world);
     e->comm->finalized = MPI_Finalize() == MPI_SUCCESS;
@@ -84,9 +91,10 @@ static void run(td_comm_engine *e)
         bool progressed = td_engine_start_submitted(e);
         progressed = td_engine_look(e) || progressed;
         td_engine_beat(e);
+        if (e->comm->options.recover)
+            td_engine_recover(e);
         if (is_over(e)) {
-            if (e->comm->abandon)
-                td_engine_last_words(e);
+            td_engine_last_words(e);
             return;
         }
         if (td_engine_all_left(e)) {
@@ -102,6 +110,7 @@ static void close_engine(td_comm_engine *e)
     td_engine_close_messages(e);
     td_engine_forget_peers(e);
     td_status_destroy(e->status);
+    td_status_destroy(e->why);
     td_free(e);
 }
 

@@ -13,31 +13,43 @@ bool td_job_is_wanted(void)
 
 /* ---- roles ------------------------------------------------------------------------------------------------------------------ */
 
+/* What this rank is, as the members say: its first worker, and a job for each further one. */
 static td_status *take_roles(td_job *job)
 {
-    const int32_t ranks = td_comm_size(job->comm), rank = td_comm_rank(job->comm), servers = job->options.servers;
-    if (servers < 0 || servers >= ranks)
-        return td_status_help(
-            TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve, so none is left to work", servers, ranks),
-            "start more ranks (mpirun -n %d), or set ps.servers to less, or to colocated", servers + 1);
-    bool colocated = servers == 0;
-    job->workers = colocated ? ranks : ranks - servers;
-    job->servers = colocated ? ranks : servers;
-    job->first_server = colocated ? 0 : job->workers;
-    job->worker = rank < job->workers ? rank : -1;
-    job->server = rank >= job->first_server ? rank - job->first_server : -1;
-    job->roles = td_calloc((size_t)ranks, sizeof *job->roles);
-    if (!job->roles)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a job of %d ranks", ranks);
-    for (int32_t r = 0; r < ranks; r++) {
-        bool works = r < job->workers;
-        (void)snprintf(job->roles[r], sizeof job->roles[r], "%s %d",
-                       colocated ? "worker and server"
-                       : works   ? "worker"
-                                 : "server",
-                       works ? r : r - job->first_server);
-        td_comm_name(job->comm, r, job->roles[r]);
+    const td_members *members = job->members;
+    const int32_t rank = td_comm_rank(job->comm), mine = td_members_count_workers(members, rank);
+    job->workers = members->workers;
+    job->servers = members->servers;
+    job->worker_ranks = members->worker_ranks;
+    job->server_ranks = members->server_ranks;
+    job->server = td_members_server(members, rank);
+    job->worker = -1;
+    for (int32_t r = 0; r < members->ranks; r++)
+        td_comm_name(job->comm, r, members->roles[r]);
+    td_comm_set_speaker(job->comm, job->worker_ranks[0]);
+    TD_TRY(TD_NEW(job->others, mine + 1));
+    for (int32_t w = 0; w < job->workers; w++) {
+        td_job *other = NULL;
+        if (job->worker_ranks[w] != rank)
+            continue;
+        if (job->worker < 0) {
+            job->worker = w;
+            continue;
+        }
+        TD_TRY(TD_NEW(other, 1));
+        job->others[job->n_others++] = other;
+        other->comm = job->comm;
+        other->options = job->options;
+        other->members = job->members;
+        other->workers = job->workers;
+        other->servers = job->servers;
+        other->worker_ranks = job->worker_ranks;
+        other->server_ranks = job->server_ranks;
+        other->worker = w;
+        other->server = -1;
+        td_client_fill(other);
     }
+    td_client_fill(job);
     return NULL;
 }
 
@@ -54,9 +66,10 @@ static void *service_main(void *argument)
 
 static td_status *start_service(td_job *job)
 {
-    if (job->server < 0)
+    if (job->server < 0 && job->worker >= 0)
         return NULL;
-    TD_TRY(td_server_create(job->comm, job->server, job->servers, job->workers, &job->serving));
+    /* a spare serves no table, and learns as servers do when the work is done */
+    TD_TRY(td_server_create(job->comm, job->server < 0 ? 0 : job->server, job->servers, job->workers, &job->serving));
     if (job->worker < 0)
         return NULL; /* td_job_serve */
     if (td_thread_create(&job->service, service_main, job) != 0)
@@ -77,59 +90,141 @@ td_job_served td_job_count_served(const td_job *job)
 
 /* ---- life -------------------------------------------------------------------------------------------------------------------- */
 
+/* What belongs to one worker. comm: NULL once that is closed. */
+static void release_worker(td_job *job, td_comm *comm)
+{
+    td_client_release(job, comm);
+    td_free(job->tables);
+    job->tables = NULL;
+    job->n_tables = job->tables_capacity = 0;
+    job->pushed = job->asked = job->agreed = job->summed = 0;
+    atomic_store(&job->stops_at, 0);
+}
+
+static void release_roles(td_job *job, td_comm *comm)
+{
+    td_server_destroy(job->serving); /* it may have what workers lend */
+    job->serving = NULL;
+    release_worker(job, comm);
+    for (int32_t i = 0; i < job->n_others; i++) {
+        release_worker(job->others[i], comm);
+        td_free(job->others[i]);
+    }
+    td_free(job->others);
+    job->others = NULL;
+    job->n_others = 0;
+}
+
 static void release(td_job *job)
 {
-    td_client_release(job);
-    td_free(job->tables);
-    td_free(job->roles);
+    release_roles(job, NULL);
+    td_members_destroy(job->members);
     td_free(job);
 }
 
 td_status *td_job_open(const td_job_options *options, td_job **out_job)
 {
     td_job *job = NULL;
-    const td_comm_options communication = {
-        .deadline_s = options->deadline_s, .patience_s = options->patience_s, .fingerprint = options->fingerprint};
     *out_job = NULL;
     TD_TRY(TD_NEW(job, 1));
     job->options = *options;
+    const td_comm_options communication = {.deadline_s = options->deadline_s,
+                                           .patience_s = options->patience_s,
+                                           .notice_s = options->notice_s,
+                                           .fingerprint = options->fingerprint,
+                                           .recover = options->recover,
+                                           .asked_to_stop = &job->asked_to_stop};
     td_status *status = td_comm_open(&communication, &job->comm);
+    if (!status)
+        status = td_members_create(td_comm_size(job->comm), options->servers, options->spares, &job->members);
     if (!status)
         status = take_roles(job);
     if (!status)
         status = start_service(job);
     if (status) {
         td_server_destroy(job->serving);
-        (void)td_comm_close(job->comm, status);
+        job->serving = NULL;
+        (void)td_comm_close(job->comm, status, NULL);
         release(job);
         return status;
     }
-    td_client_fill(job);
     *out_job = job;
     return NULL;
 }
 
-bool td_job_close(td_job *job, const td_status *error)
+static void join_service(td_job *job)
+{
+    if (job->has_service)
+        pthread_join(job->service, NULL);
+    job->has_service = false;
+}
+
+bool td_job_close(td_job *job, const td_status *error, bool *out_told)
 {
     if (!job)
         return true;
-    if (job->has_service) {
-        if (error)
-            td_comm_end_requests(job->comm);
-        pthread_join(job->service, NULL);
-    }
+    if (error)
+        td_comm_end_requests(job->comm);
+    join_service(job);
     td_server_destroy(job->serving); /* its requests are the communication's */
     job->serving = NULL;
-    bool finalized = td_comm_close(job->comm, error);
+    bool finalized = td_comm_close(job->comm, error, out_told);
     release(job);
     return finalized;
+}
+
+/* ---- going on without ranks that are lost ----------------------------------------------------------------------------------- */
+
+bool td_job_recovers(const td_job *job)
+{
+    return job->options.recover;
+}
+
+bool td_job_may_go_on(td_job *job)
+{
+    return td_comm_may_recover(job->comm);
+}
+
+td_status *td_job_go_on(td_job *job, bool *out_done)
+{
+    join_service(job);
+    release_roles(job, job->comm);
+    TD_TRY(td_comm_recover(job->comm, out_done));
+    if (*out_done)
+        return NULL;
+    td_members_replace(job->members, job->comm);
+    TD_TRY(take_roles(job));
+    return start_service(job);
+}
+
+void td_job_fail(td_job *job, const td_status *error)
+{
+    td_comm_fail(job->comm, TD_ERROR(td_status_code(error), "%s", td_status_message(error)));
+}
+
+td_status *td_job_failure(td_job *job)
+{
+    return td_comm_failure(job->comm);
+}
+
+int32_t td_job_workers_here(const td_job *job)
+{
+    return job->worker < 0 ? 0 : 1 + job->n_others;
+}
+
+td_job *td_job_of_worker(td_job *job, int32_t index)
+{
+    return index ? job->others[index - 1] : job;
 }
 
 td_status *td_job_leave(td_job *job)
 {
     TD_TRY(td_client_settle(job));
-    for (int32_t s = 0; s < job->servers; s++) {
-        td_parcel word = {.peer = job->first_server + s, .kind = TD_ASK_LEAVE, .number = (uint64_t)++job->asked};
+    for (int32_t r = 0; r < job->members->ranks; r++) {
+        const bool serves = td_members_server(job->members, r) >= 0;
+        if (td_comm_is_lost(job->comm, r) || (!serves && td_members_count_workers(job->members, r)))
+            continue;
+        td_parcel word = {.peer = r, .kind = TD_ASK_LEAVE, .number = td_job_next_question(job)};
         td_comm_send(job->comm, &word);
         TD_TRY(td_comm_wait(job->comm, &word));
     }
@@ -139,13 +234,16 @@ td_status *td_job_leave(td_job *job)
 td_status *td_job_agree(td_job *job, int64_t mine, int64_t *out_largest)
 {
     td_parcel *parcels = NULL;
-    const uint64_t number = (uint64_t)++job->agreed;
+    const int64_t n = ++job->agreed;
     td_status *status = NULL;
     *out_largest = mine;
     TD_TRY(TD_NEW(parcels, 2 * job->workers));
     for (int32_t w = 0; w < job->workers; w++) {
         td_parcel *in = &parcels[2 * w], *out = in + 1;
-        *in = *out = (td_parcel){.peer = w, .kind = TD_TELL_AGREE, .number = number, .words = {(uint64_t)mine}};
+        *in = *out = (td_parcel){
+            .peer = job->worker_ranks[w], .kind = TD_TELL_AGREE, .words = {(uint64_t)mine}, .patient = true};
+        in->number = td_job_number(job, n, w, job->worker);
+        out->number = td_job_number(job, n, job->worker, w);
         td_comm_receive(job->comm, in);
         td_comm_send(job->comm, out);
     }
@@ -194,7 +292,12 @@ int32_t td_job_server(const td_job *job)
 
 const char *td_job_role(const td_job *job, int32_t rank)
 {
-    return job->roles[rank];
+    return job->members->roles[rank];
+}
+
+bool td_job_is_lost(const td_job *job, int32_t rank)
+{
+    return td_comm_is_lost(job->comm, rank);
 }
 
 const char *td_job_host(const td_job *job, int32_t rank)
@@ -239,5 +342,6 @@ int64_t td_job_stops_at(const td_job *job)
 
 void td_job_set_step(td_job *job, int64_t step)
 {
+    job->first_step = step;
     td_comm_set_step(job->comm, step);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "ps/members.h"
 #include "ps/near.h"
 #include "ps/protocol.h"
 #include "ps/server.h"
@@ -43,14 +44,18 @@ typedef enum td_room {
 struct td_job {
     td_comm *comm;
     td_job_options options;
-    int32_t workers, servers, first_server; /* servers are the ranks from first_server on */
-    int32_t worker, server;                 /* which this rank is; -1: it is none */
-    char (*roles)[TD_COMM_NAME];
+    td_members *members; /* of the rank's first worker; the others borrow it */
+    int32_t workers, servers;
+    const int32_t *worker_ranks, *server_ranks; /* where they are */
+    int32_t worker, server;                     /* which this rank is; -1: it is none */
+    struct td_job **others;                     /* of the rank's further workers */
+    int32_t n_others;
     td_remote remote;
     /* worker */
     td_client_table *tables;
     int64_t n_tables, tables_capacity;
     int64_t pushed, asked, agreed, summed; /* windows; requests, agreements and sums so far: numbers of messages */
+    int64_t first_step;                    /* of the training, before this job's first window */
     atomic_bool asked_to_stop;
     atomic_llong stops_at;
     td_round pulling, pushing;
@@ -61,6 +66,17 @@ struct td_job {
     bool has_service;
 };
 
+/* Numbers of messages, by which they find who waits for them: a rank may run several workers. */
+static inline uint64_t td_job_number(const td_job *job, int64_t n, int32_t from, int32_t to)
+{
+    return ((uint64_t)n * (uint64_t)job->workers + (uint64_t)from) * (uint64_t)job->workers + (uint64_t)to;
+}
+
+static inline uint64_t td_job_next_question(td_job *job)
+{
+    return td_job_number(job, ++job->asked, job->worker, 0);
+}
+
 /* ---- client.c ---- */
 /* A table as its owners know it, without its range. */
 td_status *td_client_define(const td_remote_table *table, td_shard_definition *out) TD_MUST_USE;
@@ -69,7 +85,8 @@ void td_client_fill(td_job *job);
 td_status *td_client_room(td_job *job, td_room which, int64_t bytes, void *out_pointer) TD_MUST_USE;
 /* Waits until no server reads this worker's memory. */
 td_status *td_client_settle(td_job *job) TD_MUST_USE;
-void td_client_release(td_job *job);
+/* Frees its memory; comm: NULL once that is closed. */
+void td_client_release(td_job *job, td_comm *comm);
 
 /* ---- sum.c ---- */
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,

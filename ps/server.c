@@ -463,7 +463,7 @@ td_status *td_server_run(td_server *server)
         status = td_comm_next_request(server->comm, &request);
         if (status || !request)
             break;
-        td_comm_set_step(server->comm, server->applied);
+        td_comm_set_step(server->comm, td_comm_latest_step(server->comm));
         status = handle(server, request, &taken);
         if (!taken)
             td_comm_free_request(server->comm, request);

@@ -119,14 +119,14 @@ static void send_rows(summing *s)
     for (int32_t w = 0; w < job->workers; w++) {
         if (w == job->worker)
             continue;
-        s->in[w] = (td_parcel){.peer = w,
+        s->in[w] = (td_parcel){.peer = job->worker_ranks[w],
                                .kind = TD_TELL_ROWS,
-                               .number = (uint64_t)job->summed,
+                               .number = td_job_number(job, job->summed, w, job->worker),
                                .data = s->rows_in + w * s->rows_room,
                                .bytes = s->rows_room};
-        s->out[w] = (td_parcel){.peer = w,
+        s->out[w] = (td_parcel){.peer = job->worker_ranks[w],
                                 .kind = TD_TELL_ROWS,
-                                .number = (uint64_t)job->summed,
+                                .number = td_job_number(job, job->summed, job->worker, w),
                                 .words = {(uint64_t)s->samples, bits, s->stops},
                                 .data = s->rows_out,
                                 .bytes = s->rows_bytes};
@@ -209,8 +209,10 @@ static void trade(summing *s, uint32_t kind, bool back)
         const int64_t begin = first_of(s, w), count = first_of(s, w + 1) - begin;
         if (w == job->worker)
             continue;
-        s->in[w] = (td_parcel){.peer = w, .kind = kind, .number = (uint64_t)job->summed};
+        s->in[w] = (td_parcel){
+            .peer = job->worker_ranks[w], .kind = kind, .number = td_job_number(job, job->summed, w, job->worker)};
         s->out[w] = s->in[w];
+        s->out[w].number = td_job_number(job, job->summed, job->worker, w);
         s->in[w].data = back ? s->sum + begin : s->theirs + w * n;
         s->in[w].bytes = (back ? count : n) * (int64_t)sizeof(float);
         s->out[w].data = back ? s->sum + first : s->mine + begin;
@@ -342,7 +344,7 @@ td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs
                  .samples = samples,
                  .stops = atomic_load(&job->asked_to_stop)};
     job->summed++;
-    td_comm_set_step(job->comm, job->summed);
+    td_comm_set_step(job->comm, job->first_step + job->summed);
     td_status *status = sum_up(&s);
     td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
                   (uint64_t)(s.rows_bytes + s.length * (int64_t)sizeof(float)));

@@ -10,7 +10,7 @@
  *             options.serve_embedding = true;
  *             ...
  *         }
- *         if (!td_job_close(job, status))
+ *         if (!td_job_close(job, status, NULL))
  *             _exit(1);                                                   // MPI could not be finalized
  *     }
  *
@@ -32,8 +32,11 @@ extern "C" {
 typedef struct td_job td_job;
 
 typedef struct td_job_options {
-    int32_t servers;      /* ranks that only serve, the last ones; 0: every rank is a worker and a server */
+    int32_t servers;      /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
+    int32_t spares;       /* the last ranks: they do nothing until one takes the place of a rank that is lost */
+    bool recover;         /* a rank that is lost does not end the job: see td_job_go_on */
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
+    double notice_s;      /* so long a silence is worth a warning; 0: 2 */
     double patience_s;    /* so long may a rank that lives not answer; 0: 600 */
     uint64_t fingerprint; /* of what all ranks must agree on; another one is refused at the start */
 } td_job_options;
@@ -44,8 +47,30 @@ bool td_job_is_wanted(void);
  * to work. */
 td_status *td_job_open(const td_job_options *options, td_job **out_job) TD_MUST_USE;
 /* Waits for the others and finalizes MPI; with an error it tells them that and why this rank ends. False: MPI was not finalized,
- * and the process must leave by _exit. NULL is fine. */
-bool td_job_close(td_job *job, const td_status *error);
+ * and the process must leave by _exit. *out_told: a rank that speaks before this one (the first worker's, then the lowest) knows
+ * why the job failed, so this one need not say it. Both pointers may be NULL. */
+bool td_job_close(td_job *job, const td_status *error, bool *out_told);
+
+/* ---- going on after a loss (options.recover) ----
+ *
+ * A rank that is lost makes all calls that wait return an error, and td_job_may_go_on is true. Whoever sees that destroys its
+ * sessions and stores and calls td_job_go_on, which returns once all ranks that are left have done so. The number of workers is
+ * that of before: each rank may have another role, run several workers or one for the first time, and tables are cut among other
+ * servers and empty. Then every worker makes its store and session anew, loads the same checkpoint (or begins anew) and goes on: what it
+ * computes does not depend on who runs which worker. */
+bool td_job_may_go_on(td_job *job);
+bool td_job_recovers(const td_job *job); /* options.recover */
+bool td_job_is_lost(const td_job *job, int32_t rank);
+/* *out_done: another rank had done all its work and left, so there is none. Errors: the job's failure. */
+td_status *td_job_go_on(td_job *job, bool *out_done) TD_MUST_USE;
+/* NULL, or why the job has failed: a copy. */
+td_status *td_job_failure(td_job *job) TD_MUST_USE;
+/* One of several workers of a rank has failed: so has the job. Nothing changes where it has failed already. */
+void td_job_fail(td_job *job, const td_status *error);
+/* How many workers this rank runs, each in a thread of its own with its own store and session; 0: it only serves, or is spare. */
+int32_t td_job_workers_here(const td_job *job);
+/* Each one's own job, which lives until the next td_job_go_on; that of the first is `job` itself. */
+td_job *td_job_of_worker(td_job *job, int32_t index);
 
 int32_t td_job_rank(const td_job *job);
 int32_t td_job_ranks(const td_job *job);
@@ -53,7 +78,7 @@ int32_t td_job_workers(const td_job *job);
 int32_t td_job_servers(const td_job *job);
 int32_t td_job_worker(const td_job *job); /* which one this rank is; -1: it only serves */
 int32_t td_job_server(const td_job *job); /* -1: it only works */
-/* "worker 0", "server 1", "worker and server 2": of any rank. */
+/* "worker 0", "server 1", "worker and server 2", "workers 0, 2", "spare": of any rank. */
 const char *td_job_role(const td_job *job, int32_t rank);
 const char *td_job_host(const td_job *job, int32_t rank);
 int32_t td_job_cores(const td_job *job, int32_t rank); /* that the launcher lets it use */
@@ -91,7 +116,7 @@ typedef struct td_job_clock {
 /* Every worker calls it, while servers serve. On the first worker it fills out_clocks, one for each rank; elsewhere that is NULL. */
 td_status *td_job_read_clocks(td_job *job, td_job_clock *out_clocks) TD_MUST_USE;
 
-/* The step that messages about this rank tell. */
+/* The steps of the training before this job's first: messages about this rank tell where it is. */
 void td_job_set_step(td_job *job, int64_t step);
 
 /* What a rank holds of the tables it serves, and how many pulls and pushes it has answered. */

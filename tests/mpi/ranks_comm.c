@@ -179,7 +179,7 @@ static int exchange(void)
     td_comm_buffer_free(comm, &lent_room);
     td_comm_buffer_free(comm, &question_room);
     td_comm_buffer_free(comm, &answer_room);
-    require(td_comm_close(comm, NULL), "MPI was not finalized");
+    require(td_comm_close(comm, NULL, NULL), "MPI was not finalized");
     return 0;
 }
 
@@ -198,7 +198,7 @@ static int expect_failure(int32_t rank, const char *words)
     printf("%s\n", td_status_message(status));
     fflush(stdout);
     td_status_destroy(status);
-    require(!td_comm_close(comm, NULL), "MPI was finalized without the lost rank");
+    require(!td_comm_close(comm, NULL, NULL), "MPI was finalized without the lost rank");
     _exit(7);
 }
 
@@ -225,6 +225,6 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "lost"))
         raise(SIGKILL);
     td_status *error = TD_ERROR(TD_IO, "the disk is full");
-    require(!td_comm_close(comm, error), "MPI was finalized");
+    require(!td_comm_close(comm, error, NULL), "MPI was finalized");
     _exit(3);
 }

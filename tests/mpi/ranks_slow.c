@@ -190,6 +190,6 @@ int main(int argc, char **argv)
     if (td_job_rank(job) == 0)
         check(argv[2], slow_rank);
     no_error(td_job_leave(job));
-    require(td_job_close(job, NULL), "MPI was not finalized");
+    require(td_job_close(job, NULL, NULL), "MPI was not finalized");
     return 0;
 }

@@ -128,5 +128,5 @@ int main(int argc, char **argv)
     } else {
         require(td_job_leave(job));
     }
-    return td_job_close(job, NULL) ? 0 : 1;
+    return td_job_close(job, NULL, NULL) ? 0 : 1;
 }
