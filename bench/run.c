@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "bench/engine.h"
+#include "bench/served.h"
 
 enum { LEAST_RUNS = 5 };
 static const double MOST_SECONDS = 20; /* of timed steps, once there are LEAST_RUNS */
@@ -131,22 +132,51 @@ static td_status *run(td_bench_engine *engine, const td_bench_request *request, 
     return status;
 }
 
+/* Beside its limits, which are measured now that nothing else runs. */
+static td_status *measure_bound(const td_bench_request *request, td_bench_result *out)
+{
+    if (request->no_bound)
+        return NULL;
+    TD_TRY(td_machine_measure(out->threads, out->row_size, out->stream_bytes, &out->limits));
+    out->bound_s = td_bench_bound(&out->limits, out->flops, out->stream_bytes, out->row_bytes);
+    return NULL;
+}
+
+/* A case of two ranks: its rates are facts. */
+static td_status *run_served(const td_bench_case *which, const td_bench_request *request, td_bench_result *out)
+{
+    td_workload work = {0};
+    double *times = NULL;
+    TD_TRY(td_bench_run_served(which, request, &work, &times));
+    out->elsewhere = !times;
+    if (out->elsewhere)
+        return NULL;
+    out->threads = 1; /* of the worker and of the server, each */
+    out->runs = work.runs;
+    summarize(&work, times, out);
+    td_free(times);
+    TD_TRY(measure_bound(request, out));
+    const double keys = out->facts[0].value, bytes = out->stream_bytes;
+    out->facts[out->n_facts++] = (td_bench_fact){"rows_per_s", (double)(int64_t)(keys / out->median_s)};
+    out->facts[out->n_facts++] = (td_bench_fact){"bytes_per_s", (double)(int64_t)(bytes / out->median_s)};
+    if (out->bound_s > 0)
+        out->facts[out->n_facts++] = (td_bench_fact){"share_of_bound", out->bound_s / out->median_s};
+    return NULL;
+}
+
 td_status *td_bench_run(const td_bench_case *which, const td_bench_request *request, td_bench_result *out_result)
 {
     td_bench_engine engine;
     *out_result = (td_bench_result){.which = which};
+    if (which->build == td_bench_served)
+        return run_served(which, request, out_result);
     TD_TRY(td_bench_open(which, request, &engine));
     out_result->threads = engine.threads;
     td_status *status = run(&engine, request, out_result);
     td_bench_close(&engine);
-    if (!status && !request->no_bound)
-        status = td_machine_measure(out_result->threads, out_result->row_size, out_result->stream_bytes,
-                                    &out_result->limits);
-    if (status) {
+    if (!status)
+        status = measure_bound(request, out_result);
+    if (status)
         td_bench_result_deinit(out_result);
-        return status;
-    }
-    out_result->bound_s =
-        td_bench_bound(&out_result->limits, out_result->flops, out_result->stream_bytes, out_result->row_bytes);
-    return NULL;
+    return status;
 }

@@ -250,6 +250,8 @@ static td_status *run_case(const td_arguments *arguments, const char *name)
     if (td_argument(arguments, "--losses"))
         return print_losses(which, arguments, &request);
     TD_TRY(td_bench_run(which, &request, &result));
+    if (result.elsewhere)
+        return NULL;
     td_status *status = td_argument_flag(arguments, "--json") ? print_line(&result, arguments->out)
                                                               : print_text(&result, arguments->out);
     td_bench_result_deinit(&result);

@@ -6,9 +6,14 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/prefetch.h"
 #include "graph/op.h"
 
-enum { PREFETCH_PLACES = 16, PREFETCH_ROWS = 8, LEAST_SLOTS = 1 << 16 };
+enum {
+    PREFETCH_PLACES = 16,
+    BLOCK_ROWS = 96, /* on their way at a time: of 64 bytes they take a fifth of the first cache */
+    LEAST_SLOTS = 1 << 16
+};
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
@@ -66,6 +71,7 @@ static td_status *reserve_arrays(td_shard *shard)
             return TD_ERROR(TD_OUT_OF_MEMORY,
                             "table \"%s\": no address space for %" PRId64 " rows of %" PRId64 " bytes",
                             shard->definition.name, shard->most_slots, shard->arrays[a].row_bytes);
+        TD_TRY(td_shard_pages_init(&shard->arrays[a].pages, shard->arrays[a].base, bytes, shard->arrays[a].row_bytes));
     }
     if (shard->definition.kind == TD_SHARD_HASH)
         return reserve_keys(shard);
@@ -79,6 +85,7 @@ static void release_arrays(td_shard *shard)
         int64_t bytes = shard->most_slots * shard->arrays[a].row_bytes;
         td_unreserve(shard->arrays[a].base, (size_t)(bytes ? bytes : 1));
         shard->arrays[a].base = NULL;
+        td_shard_pages_deinit(&shard->arrays[a].pages);
     }
     if (shard->begun)
         td_unreserve(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
@@ -136,8 +143,10 @@ void td_shard_destroy(td_shard *shard)
 
 td_status *td_shard_clear(td_shard *shard)
 {
-    for (int32_t a = 0; a < shard->n_arrays; a++)
+    for (int32_t a = 0; a < shard->n_arrays; a++) {
         td_reserve_drop(shard->arrays[a].base, (size_t)(shard->most_slots * shard->arrays[a].row_bytes));
+        td_shard_pages_clear(&shard->arrays[a].pages);
+    }
     if (shard->begun)
         td_reserve_drop(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
     shard->n = 0;
@@ -215,8 +224,10 @@ static td_status *find(const td_shard *shard, int64_t key, int64_t *out_slot)
 static void begin_row(td_shard *shard, int64_t slot)
 {
     shard->n++;
-    for (int32_t a = 0; a < shard->n_arrays; a++)
+    for (int32_t a = 0; a < shard->n_arrays; a++) {
         fill_initial(shard, a, id_of(shard, slot), row_of(shard, a, slot));
+        td_shard_pages_count(&shard->arrays[a].pages, row_of(shard, a, slot));
+    }
 }
 
 static td_status *take(td_shard *shard, int64_t key, int64_t *out_slot)
@@ -259,29 +270,57 @@ static void ask_ahead(const td_shard *shard, const int64_t *keys, int64_t i, int
 }
 
 /* Slots of all keys first: the index and the rows are both far away in memory, and are asked for ahead of use. */
-static td_status *find_all(td_shard *shard, const int64_t *keys, int64_t n, bool begin)
+static td_status *take_all(td_shard *shard, const int64_t *keys, int64_t n)
 {
     TD_TRY(slots_for(shard, n));
     for (int64_t i = 0; i < n; i++) {
         ask_ahead(shard, keys, i, n);
-        TD_TRY(begin ? take(shard, keys[i], &shard->slots[i]) : find(shard, keys[i], &shard->slots[i]));
+        TD_TRY(take(shard, keys[i], &shard->slots[i]));
     }
     return NULL;
 }
 
+/* Sizes that occur, as moves of that many bytes. */
+static inline void copy_row(char *restrict out, const char *restrict row, int64_t bytes)
+{
+    switch (bytes) {
+    case 32:
+        memcpy(out, row, 32);
+        return;
+    case 64:
+        memcpy(out, row, 64);
+        return;
+    case 128:
+        memcpy(out, row, 128);
+        return;
+    default:
+        memcpy(out, row, (size_t)bytes);
+    }
+}
+
+/* Rows of a block are asked for as they are found, and copied once the last was: as many as the processor can are then under way
+ * at once. */
 td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool begin, void *out_rows)
 {
     const int64_t bytes = shard->arrays[0].row_bytes;
     const bool hashed = shard->definition.kind == TD_SHARD_HASH;
-    TD_TRY(find_all(shard, keys, n, begin && !hashed));
-    for (int64_t i = 0; i < n; i++) {
-        char *out = (char *)out_rows + i * bytes;
-        if (i + PREFETCH_ROWS < n && shard->slots[i + PREFETCH_ROWS] >= 0)
-            __builtin_prefetch(row_of(shard, 0, shard->slots[i + PREFETCH_ROWS]));
-        if (shard->slots[i] >= 0)
-            memcpy(out, row_of(shard, 0, shard->slots[i]), (size_t)bytes);
-        else
-            fill_initial(shard, 0, hashed ? td_id_of_key(keys[i]) : keys[i], out);
+    char *out = out_rows;
+    int64_t slots[BLOCK_ROWS];
+    for (int64_t first = 0; first < n; first += BLOCK_ROWS) {
+        const int64_t end = first + BLOCK_ROWS < n ? first + BLOCK_ROWS : n;
+        for (int64_t i = first; i < end; i++) {
+            int64_t *slot = &slots[i - first];
+            ask_ahead(shard, keys, i, n);
+            TD_TRY(begin && !hashed ? take(shard, keys[i], slot) : find(shard, keys[i], slot));
+            if (*slot >= 0)
+                td_prefetch_row(row_of(shard, 0, *slot), bytes);
+        }
+        for (int64_t i = first; i < end; i++, out += bytes) {
+            if (slots[i - first] >= 0)
+                copy_row(out, row_of(shard, 0, slots[i - first]), bytes);
+            else
+                fill_initial(shard, 0, hashed ? td_id_of_key(keys[i]) : keys[i], out);
+        }
     }
     return NULL;
 }
@@ -328,7 +367,7 @@ td_status *td_shard_push(td_shard *shard, const int64_t *keys, int64_t n, const 
     if (shard->definition.kind == TD_SHARD_HASH && td_hash_admits_some(&shard->definition.hash))
         TD_TRY(admit_all(shard, keys, &n, &gradients));
     else
-        TD_TRY(find_all(shard, keys, n, true));
+        TD_TRY(take_all(shard, keys, n));
     if (n)
         TD_TRY(td_updater_run(shard->updater, shard->slots, n, gradients, coefficients));
     return shard->definition.kind == TD_SHARD_HASH ? td_shard_end_window(shard) : NULL;

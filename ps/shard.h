@@ -15,6 +15,7 @@
 
 #include "optim/rule.h"
 #include "ps/key_set.h"
+#include "ps/shard_pages.h"
 #include "runtime/initial.h"
 #include "tandem/plan.h"
 
@@ -42,6 +43,7 @@ typedef struct td_shard_array {
     char *base;
     int64_t row_elements, row_bytes;
     td_initial initial;
+    td_shard_pages pages;
 } td_shard_array;
 
 typedef struct td_updater td_updater;
