@@ -110,3 +110,28 @@ size_t td_text_character(const void *text, size_t left)
         return 0;
     return n;
 }
+
+void td_text_mend(char *text)
+{
+    size_t n = strlen(text), begin = n;
+    while (begin && n - begin < 3 && ((unsigned char)text[begin - 1] & 0xC0) == 0x80)
+        begin--;
+    if (!begin)
+        return;
+    unsigned char first = (unsigned char)text[--begin];
+    size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+    if (n - begin < wanted)
+        text[begin] = '\0';
+}
+
+void td_text_plain(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool c1 = c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0; /* U+0080 to U+009F */
+        if (*c >= ' ' && *c != 0x7F && !c1)
+            continue;
+        *c = '?';
+        if (c1)
+            *++c = '?';
+    }
+}

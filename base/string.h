@@ -37,5 +37,9 @@ void td_string_deinit(td_string *string);
 size_t td_text_character(const void *at, size_t left);
 /* A copy of text in `room` bytes, the zero included: cut off where it is longer, before a character of UTF-8 rather than in it. */
 void td_text_cut(char *to, size_t room, const char *text);
+/* Drops a character of UTF-8 that lacks its end, where a text was cut off in the middle of one. */
+void td_text_mend(char *text);
+/* Control characters become '?', in place: names from files go to terminals. */
+void td_text_plain(char *text);
 
 #endif

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/string.h"
 #include "base/units.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
@@ -37,10 +38,10 @@ static const char *rate_text(cell *to, double per_s, const char *unit)
 static void add_row(td_table *table, const td_op_statistics *ops, const td_op_row *row)
 {
     cell t[6];
-    char count[32], name[128];
+    char count[32], name[101];
     double seconds = 1e-9 * (double)row->self_ns, steps = (double)ops->steps;
     (void)snprintf(count, sizeof count, "%.3g", (double)row->count / steps);
-    (void)snprintf(name, sizeof name, "%.100s", row->name);
+    td_text_cut(name, sizeof name, row->name);
     td_table_row(table, name, row->op ? row->op : "", row->device, count,
                  time_text(&t[0], (double)row->self_ns / steps),
                  share_text(&t[1], (double)row->self_ns / (double)(ops->self_ns + !ops->self_ns)),
@@ -114,6 +115,12 @@ static void print_data(const td_analysis *a, FILE *out)
             d->cores_used > 0 ? "; recording " : "  recording ", (double)d->events / n, 100 * d->events_share);
 }
 
+static const char *short_name(char *to, size_t room, const char *name)
+{
+    td_text_cut(to, room, name);
+    return to;
+}
+
 static td_status *print_memory(const td_analysis *a, FILE *out)
 {
     td_table table;
@@ -124,10 +131,11 @@ static td_status *print_memory(const td_analysis *a, FILE *out)
     for (int32_t d = 0; d < a->memory->n_devices; d++) {
         const td_device_memory *m = &a->memory->devices[d];
         cell t[4], size;
-        char tenants[256] = "";
+        char tenants[256] = "", short_text[61];
         for (int32_t i = 0; i < m->n_tenants && i < 3; i++)
-            (void)snprintf(tenants + strlen(tenants), sizeof tenants - strlen(tenants), "%s%.60s %s", i ? ", " : "",
-                           m->tenants[i].name, td_format_bytes(size.text, (double)m->tenants[i].bytes));
+            (void)snprintf(tenants + strlen(tenants), sizeof tenants - strlen(tenants), "%s%s %s", i ? ", " : "",
+                           short_name(short_text, sizeof short_text, m->tenants[i].name),
+                           td_format_bytes(size.text, (double)m->tenants[i].bytes));
         td_table_row(&table, a->view->plan->devices[d].name, td_format_bytes(t[0].text, (double)m->store_bytes),
                      td_format_bytes(t[1].text, (double)m->arena_bytes),
                      td_format_bytes(t[2].text, (double)m->peak_live_bytes),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "base/units.h"
 #include "cli/table.h"
 
@@ -169,9 +170,9 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
             continue;
         }
         double n = (double)c->runs;
-        char way[64];
-        (void)snprintf(way, sizeof way, "%s %.40s", s->lane == TD_TRACE_TO_DEVICE ? "to" : "from",
-                       plan->devices[s->device].name);
+        char way[64], device[41];
+        td_text_cut(device, sizeof device, plan->devices[s->device].name);
+        (void)snprintf(way, sizeof way, "%s %s", s->lane == TD_TRACE_TO_DEVICE ? "to" : "from", device);
         td_table_row(&table, s->name, way, td_format_traffic(t[0].text, (double)c->bytes / n),
                      time_text(&t[1], (double)c->total_ns / n),
                      td_format_rate(t[2].text, c->total_ns ? 1e9 * (double)c->bytes / (double)c->total_ns : 0),

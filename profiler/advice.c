@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 
 static const struct {
     const char *name;
@@ -44,6 +45,7 @@ void td_advice_give(td_advice_list *list, td_advice_rule rule, double measured, 
     va_start(arguments, format);
     (void)vsnprintf(advice->text, sizeof advice->text, format, arguments);
     va_end(arguments);
+    td_text_mend(advice->text);
 }
 
 static int by_gain(const void *a, const void *b)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "profiler/advice.h"
 
 #define MS(ns) (1e-6 * (double)(ns))
@@ -77,51 +78,44 @@ typedef struct neighbours {
     int64_t ns, bytes; /* of the copies, all steps */
 } neighbours;
 
-static bool waits_for(const td_trace_subgraph *s, int32_t what)
+static void add_neighbour(const td_analysis *a, neighbours *n, int32_t subgraph, int32_t *copies)
 {
-    for (int32_t i = 0; i < s->n_after; i++)
-        if (s->after[i] == what)
-            return true;
-    return false;
+    bool copy = a->view->plan->subgraphs[subgraph].lane != TD_TRACE_COMPUTE;
+    *(copy ? copies : &n->others) += 1;
+    n->ns += copy ? a->steps->subgraphs[subgraph].total_ns : 0;
+    n->bytes += copy ? a->steps->subgraphs[subgraph].bytes : 0;
 }
 
-static neighbours find_neighbours(const td_analysis *a, int32_t index)
+/* Of every subgraph. NULL: no memory, and then no advice. */
+static neighbours *find_neighbours(const td_analysis *a)
 {
     const td_trace_plan *plan = a->view->plan;
-    const td_trace_subgraph *s = &plan->subgraphs[index];
-    neighbours n = {0};
-    for (int32_t i = 0; i < s->n_after; i++) {
-        bool copy = plan->subgraphs[s->after[i]].lane != TD_TRACE_COMPUTE;
-        *(copy ? &n.in : &n.others) += 1;
-        n.ns += copy ? a->steps->subgraphs[s->after[i]].total_ns : 0;
-        n.bytes += copy ? a->steps->subgraphs[s->after[i]].bytes : 0;
-    }
-    for (int32_t k = 0; k < plan->n_subgraphs; k++) {
-        if (!waits_for(&plan->subgraphs[k], index))
-            continue;
-        bool copy = plan->subgraphs[k].lane != TD_TRACE_COMPUTE;
-        *(copy ? &n.out : &n.others) += 1;
-        n.ns += copy ? a->steps->subgraphs[k].total_ns : 0;
-        n.bytes += copy ? a->steps->subgraphs[k].bytes : 0;
-    }
-    return n;
+    neighbours *all = td_calloc((size_t)plan->n_subgraphs + 1, sizeof *all);
+    for (int32_t s = 0; all && s < plan->n_subgraphs; s++)
+        for (int32_t i = 0; i < plan->subgraphs[s].n_after; i++) {
+            int32_t before = plan->subgraphs[s].after[i];
+            add_neighbour(a, &all[s], before, &all[s].in);
+            add_neighbour(a, &all[before], s, &all[before].out);
+        }
+    return all;
 }
 
-static bool has_state(const td_trace_plan *plan, int32_t subgraph)
+static bool has_state(const td_view *view, int32_t subgraph)
 {
-    for (int32_t n = 0; n < plan->n_nodes; n++)
-        for (int32_t i = 0; plan->nodes[n].subgraph == subgraph && i < plan->nodes[n].n_inputs; i++)
+    const td_trace_plan *plan = view->plan;
+    for (int32_t n = view->first_node[subgraph]; n >= 0; n = view->next_node[n])
+        for (int32_t i = 0; i < plan->nodes[n].n_inputs; i++)
             if (plan->nodes[n].inputs[i] >= 0 && !strcmp(plan->values[plan->nodes[n].inputs[i]].storage, "store"))
                 return true;
     return false;
 }
 
-static const char *first_op(const td_trace_plan *plan, int32_t subgraph)
+static const char *first_op(const td_view *view, int32_t subgraph)
 {
-    for (int32_t n = 0; n < plan->n_nodes; n++)
-        if (plan->nodes[n].subgraph == subgraph && !plan->nodes[n].view)
-            return plan->nodes[n].name;
-    return plan->subgraphs[subgraph].name;
+    for (int32_t n = view->first_node[subgraph]; n >= 0; n = view->next_node[n])
+        if (!view->plan->nodes[n].view)
+            return view->plan->nodes[n].name;
+    return view->plan->subgraphs[subgraph].name;
 }
 
 /* A subgraph between copies on both sides holds nothing that must live where it is: without the copies it would run at the far
@@ -129,20 +123,22 @@ static const char *first_op(const td_trace_plan *plan, int32_t subgraph)
 static void advise_round_trips(const td_analysis *a, td_advice_list *list)
 {
     const td_trace_plan *plan = a->view->plan;
-    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
+    neighbours *all = find_neighbours(a);
+    for (int32_t s = 0; all && s < plan->n_subgraphs; s++) {
         if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE || !plan->devices[plan->subgraphs[s].device].host)
             continue;
-        neighbours n = find_neighbours(a, s);
-        if (!n.in || !n.out || n.others || has_state(plan, s))
+        neighbours n = all[s];
+        if (!n.in || !n.out || n.others || has_state(a->view, s))
             continue;
         int32_t far = -1;
         for (int32_t i = 0; i < plan->subgraphs[s].n_after; i++)
             far = plan->subgraphs[plan->subgraphs[s].after[i]].device;
         double ns = (double)n.ns / (double)a->steps->n_steps;
         td_advice_give(list, TD_ADVICE_round_trip, share_of(a, ns), ns,
-                       "move \"%s\" to %s: saves %.3g MB of copies a step, about %.3g ms", first_op(plan, s),
+                       "move \"%s\" to %s: saves %.3g MB of copies a step, about %.3g ms", first_op(a->view, s),
                        plan->devices[far].name, 1e-6 * (double)n.bytes / (double)a->steps->n_steps, MS(ns));
     }
+    td_free(all);
 }
 
 /* ---- steps one after the other --------------------------------------------------------------------------------------------------------------- */

@@ -47,11 +47,11 @@ static void advise_link(const td_analysis *a, td_advice_list *list)
                    (double)worst->bytes / (double)(worst->total_ns + !worst->total_ns));
 }
 
-static int32_t pieces_of(const td_trace_plan *plan, int32_t subgraph)
+static int32_t pieces_of(const td_view *view, int32_t subgraph)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < plan->n_nodes; i++)
-        n += plan->nodes[i].subgraph == subgraph;
+    for (int32_t i = view->first_node[subgraph]; i >= 0; i = view->next_node[i])
+        n++;
     return n;
 }
 
@@ -60,7 +60,7 @@ static void advise_pieces(const td_analysis *a, td_advice_list *list)
     const td_trace_plan *plan = a->view->plan;
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *t = &a->steps->subgraphs[s];
-        int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(plan, s);
+        int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(a->view, s);
         if (pieces < 2 || !t->runs || share_of(a, (double)t->path_ns / (double)t->runs) < 0.02)
             continue;
         double mean = (double)t->total_ns / (double)t->runs;

@@ -112,6 +112,7 @@ static td_status *fill(td_trace *out, const td_job_traces *job)
     for (int32_t i = 0; i < job->n; i++)
         if (job->ranks[i].trace)
             TD_TRY(add_rank(out, &job->ranks[i], &base));
+    TD_TRY(td_trace_index_plans(out));
     return td_trace_sort(out);
 }
 

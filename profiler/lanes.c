@@ -79,14 +79,16 @@ static int64_t first_after(const td_view_lane *lane, int64_t ns)
 /* What of a copy passed while some compute lane of its device worked. */
 static int64_t hidden(const td_view *view, const td_view_run *copy)
 {
+    enum { MOST_BESIDE = 4096 }; /* runs during one copy: a file that has more is made to be slow */
     int64_t most = 0;
     for (int64_t l = 0; l < view->n_lanes; l++) {
         const td_view_lane *lane = &view->lanes[l];
         int64_t sum = 0;
         if (lane->kind != TD_TRACE_COMPUTE || lane->device != view->lanes[copy->lane].device)
             continue;
-        for (int64_t i = first_after(lane, copy->begin_ns); i < lane->n_runs && lane->runs[i]->begin_ns < copy->end_ns;
-             i++)
+        int64_t first = first_after(lane, copy->begin_ns), end = first + MOST_BESIDE;
+        end = end < lane->n_runs ? end : lane->n_runs;
+        for (int64_t i = first; i < end && lane->runs[i]->begin_ns < copy->end_ns; i++)
             sum += shared(copy->begin_ns, copy->end_ns, lane->runs[i]->begin_ns, lane->runs[i]->end_ns);
         most = sum > most ? sum : most;
     }

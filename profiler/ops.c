@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 
 /* The op that a thread is in. */
 typedef struct within {
@@ -22,14 +23,12 @@ static bool nests(int kind)
 static void add_copies(td_op_statistics *s, const td_trace_event *e, int32_t first)
 {
     const td_trace_plan *plan = s->view->plan;
-    int32_t subgraph = plan->nodes[first].subgraph;
+    int32_t begin = s->view->first_node[plan->nodes[first].subgraph];
     double bytes = 0;
-    for (int32_t n = 0; n < plan->n_nodes; n++)
-        bytes += plan->nodes[n].subgraph == subgraph ? plan->nodes[n].bytes : 0;
-    for (int32_t n = 0; n < plan->n_nodes; n++) {
+    for (int32_t n = begin; n >= 0; n = s->view->next_node[n])
+        bytes += plan->nodes[n].bytes;
+    for (int32_t n = begin; n >= 0; n = s->view->next_node[n]) {
         td_op_row *row = &s->ops.rows[n];
-        if (plan->nodes[n].subgraph != subgraph)
-            continue;
         double share = bytes > 0 ? plan->nodes[n].bytes / bytes : n == first;
         row->count++;
         row->total_ns += (int64_t)(share * (double)(e->end_ns - e->begin_ns));
@@ -76,47 +75,67 @@ static int by_self(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Adds a row to that of `name` (and `device`, where rows have one). */
-static void merge(td_op_rows *rows, const char *name, const char *device, int32_t device_index, const td_op_row *from)
-{
-    int64_t at = rows->n - 1; /* neighbours are often of one group */
-    while (at >= 0 && (strcmp(rows->rows[at].name, name) != 0 || rows->rows[at].device_index != device_index))
-        at--;
-    td_op_row *to = &rows->rows[at < 0 ? rows->n : at];
-    if (at < 0)
-        rows->rows[rows->n++] = (td_op_row){.name = name, .device = device, .device_index = device_index, .node = -1};
-    to->count += from->count;
-    to->total_ns += from->total_ns;
-    to->self_ns += from->self_ns;
-    to->flops += from->flops;
-    to->bytes += from->bytes;
-}
-
 static void sort(td_op_rows *rows)
 {
     if (rows->n > 1)
         qsort(rows->rows, (size_t)rows->n, sizeof *rows->rows, by_self);
 }
 
+/* A row, and the name of its group. */
+typedef struct member {
+    const char *name;
+    const td_op_row *row;
+} member;
+
+static int by_group(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    int order = x->row->device_index - y->row->device_index;
+    return order ? order : strcmp(x->name, y->name);
+}
+
+/* Sums up neighbours of one name and device. */
+static void merge(const member *members, int64_t n, td_op_rows *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const td_op_row *row = members[i].row;
+        if (!i || by_group(&members[i - 1], &members[i]) != 0)
+            out->rows[out->n++] = (td_op_row){
+                .name = members[i].name, .device = row->device, .device_index = row->device_index, .node = -1};
+        td_op_row *to = &out->rows[out->n - 1];
+        to->count += row->count;
+        to->total_ns += row->total_ns;
+        to->self_ns += row->self_ns;
+        to->flops += row->flops;
+        to->bytes += row->bytes;
+    }
+}
+
 static td_status *group(td_op_statistics *s)
 {
     const td_trace_plan *plan = s->view->plan;
-    TD_TRY(TD_NEW(s->types.rows, plan->n_nodes + 1));
-    TD_TRY(TD_NEW(s->subgraphs.rows, plan->n_nodes + 1));
-    TD_TRY(TD_NEW(s->devices.rows, plan->n_nodes + 1));
-    for (int64_t i = 0; i < s->ops.n; i++) {
-        const td_op_row *row = &s->ops.rows[i];
-        const td_trace_subgraph *subgraph = &plan->subgraphs[plan->nodes[row->node].subgraph];
-        merge(&s->types, row->op, row->device, row->device_index, row);
-        merge(&s->subgraphs, subgraph->name, row->device, row->device_index, row);
-        merge(&s->devices, row->device, row->device, row->device_index, row);
-        s->self_ns += row->self_ns;
-    }
+    td_op_rows *const groups[] = {&s->types, &s->subgraphs, &s->devices};
+    member *members = NULL;
+    td_status *status = TD_NEW(members, s->ops.n + 1);
     sort(&s->ops);
-    sort(&s->types);
-    sort(&s->subgraphs);
-    sort(&s->devices);
-    return NULL;
+    for (int g = 0; g < 3 && !status; g++) {
+        status = TD_NEW(groups[g]->rows, s->ops.n + 1);
+        for (int64_t i = 0; !status && i < s->ops.n; i++) {
+            const td_op_row *row = &s->ops.rows[i];
+            const char *const names[] = {row->op, plan->subgraphs[plan->nodes[row->node].subgraph].name, row->device};
+            members[i] = (member){names[g], row};
+        }
+        if (!status && s->ops.n > 1)
+            qsort(members, (size_t)s->ops.n, sizeof *members, by_group);
+        if (!status)
+            merge(members, s->ops.n, groups[g]);
+        if (!status)
+            sort(groups[g]);
+    }
+    for (int64_t i = 0; i < s->ops.n; i++)
+        s->self_ns += s->ops.rows[i].self_ns;
+    td_free(members);
+    return status;
 }
 
 /* Keeps the nodes that ran. */
@@ -204,5 +223,6 @@ const char *td_op_shapes(const td_trace_plan *plan, const int32_t *values, int32
                               value && value->shape[0] ? " " : "", value ? value->shape : "");
         at += length > 0 ? (size_t)length : 0;
     }
+    td_text_mend(buffer);
     return buffer;
 }

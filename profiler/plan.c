@@ -133,12 +133,14 @@ static td_status *read_subgraph(const td_trace_plan *plan, const json_t *json, t
     return read_list(json_object_get(json, "next_step"), plan->n_subgraphs, false, &out->next, &out->n_next);
 }
 
-static td_status *measure(const json_t *json, const char *key, int32_t *out_n)
+static td_status *measure(const json_t *json, const char *key, size_t most, int32_t *out_n)
 {
-    enum { MOST = 1 << 24 };
     const json_t *list = json_object_get(json, key);
-    if (!json_is_array(list) || json_array_size(list) > MOST)
+    if (!json_is_array(list))
         return TD_ERROR(TD_DATA_ERROR, "a plan without a list of %s", key);
+    if (json_array_size(list) > most)
+        return TD_ERROR(TD_UNSUPPORTED, "a plan of %zu %s; a trace's plan has at most %zu", json_array_size(list), key,
+                        most);
     *out_n = (int32_t)json_array_size(list);
     return NULL;
 }
@@ -147,10 +149,11 @@ static td_status *read_all(const json_t *json, td_trace_plan *plan)
 {
     const json_t *item;
     size_t i;
-    TD_TRY(measure(json, "devices", &plan->n_devices));
-    TD_TRY(measure(json, "values", &plan->n_values));
-    TD_TRY(measure(json, "nodes", &plan->n_nodes));
-    TD_TRY(measure(json, "subgraphs", &plan->n_subgraphs));
+    enum { MOST_DEVICES = 256, MOST = 1 << 22 };
+    TD_TRY(measure(json, "devices", MOST_DEVICES, &plan->n_devices));
+    TD_TRY(measure(json, "values", MOST, &plan->n_values));
+    TD_TRY(measure(json, "nodes", MOST, &plan->n_nodes));
+    TD_TRY(measure(json, "subgraphs", MOST, &plan->n_subgraphs));
     TD_TRY(TD_NEW(plan->devices, plan->n_devices + 1));
     TD_TRY(TD_NEW(plan->values, plan->n_values + 1));
     TD_TRY(TD_NEW(plan->nodes, plan->n_nodes + 1));

@@ -91,12 +91,11 @@ static void add_event(td_step_trace *trace, const td_trace_event *e)
 }
 
 /* Devices that do not tell when their ops ran: what their subgraphs took counts by what most of their ops are. */
-static td_trace_phase phase_of(const td_trace_plan *plan, int32_t subgraph)
+static td_trace_phase phase_of(const td_view *view, int32_t subgraph)
 {
     double estimated[3] = {0};
-    for (int32_t n = 0; n < plan->n_nodes; n++)
-        if (plan->nodes[n].subgraph == subgraph)
-            estimated[plan->nodes[n].phase] += plan->nodes[n].estimated_ms + 1e-9;
+    for (int32_t n = view->first_node[subgraph]; n >= 0; n = view->next_node[n])
+        estimated[view->plan->nodes[n].phase] += view->plan->nodes[n].estimated_ms + 1e-9;
     if (estimated[TD_TRACE_UPDATE] > estimated[TD_TRACE_FORWARD] + estimated[TD_TRACE_BACKWARD])
         return TD_TRACE_UPDATE;
     return estimated[TD_TRACE_BACKWARD] > estimated[TD_TRACE_FORWARD] ? TD_TRACE_BACKWARD : TD_TRACE_FORWARD;
@@ -109,7 +108,7 @@ static void add_runs(td_step_trace *trace)
         td_subgraph_times *times = &trace->subgraphs[s];
         times->subgraph = s;
         bool told = times->forward_ns + times->backward_ns + times->update_ns > 0;
-        td_trace_phase phase = phase_of(plan, s);
+        td_trace_phase phase = phase_of(trace->view, s);
         for (int64_t i = 0; i < trace->n_steps; i++) {
             const td_view_run *run = td_view_at(trace->view, trace->steps[i].step, s);
             if (!run)

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,7 +20,10 @@ typedef struct reading {
     const char *name;
     trace_clock first, last;
     int32_t n_clocks;
+    int32_t *slots; /* hash table of threads by number, [SLOTS]; -1: free */
 } reading;
+
+enum { SLOTS = 1 << 17, MOST_PLANS = 1 << 12 };
 
 /* ---- times ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -60,6 +64,18 @@ static void scale_times(reading *r)
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------------------------- */
 
+/* Texts go to terminals and pages: what is no character of a text becomes '?'. They are the document's own, and ours. */
+static void make_plain(json_t *json)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    if (json_is_string(json))
+        td_text_plain((char *)(uintptr_t)json_string_value(json));
+    json_array_foreach(json, i, item) make_plain(item);
+    json_object_foreach(json, key, item) make_plain(item);
+}
+
 static td_status *read_json(const reading *r, const char *what, const void *payload, size_t bytes, json_t **out)
 {
     json_error_t error;
@@ -69,6 +85,7 @@ static td_status *read_json(const reading *r, const char *what, const void *payl
         *out = NULL;
         return TD_ERROR(TD_DATA_ERROR, "%s: %s is no JSON object", r->name, what);
     }
+    make_plain(*out);
     return NULL;
 }
 
@@ -85,6 +102,8 @@ static td_status *read_plan(reading *r, const void *payload, size_t bytes)
 {
     td_trace *trace = r->trace;
     json_t *json = NULL;
+    if (trace->n_plans == MOST_PLANS)
+        return TD_ERROR(TD_DATA_ERROR, "%s: more than %d plans", r->name, MOST_PLANS);
     TD_TRY(td_grow(&trace->plans, &trace->plans_capacity, trace->n_plans, sizeof *trace->plans));
     TD_TRY(read_json(r, "a plan", payload, bytes, &json));
     TD_TRY(td_status_prefix(td_trace_plan_parse(json, &trace->plans[trace->n_plans]), "%s", r->name));
@@ -104,12 +123,13 @@ static td_status *read_clock(reading *r, const void *payload, size_t bytes)
     return NULL;
 }
 
-static int32_t find_thread(const td_trace *trace, uint32_t number)
+/* Where a thread of that number is, or would be. */
+static int32_t *slot_of(const reading *r, uint32_t number)
 {
-    for (int64_t i = trace->n_threads - 1; i >= 0; i--)
-        if (trace->threads[i].number == number)
-            return (int32_t)i;
-    return -1;
+    uint32_t at = (number * UINT32_C(0x9E3779B1)) % SLOTS;
+    while (r->slots[at] >= 0 && r->trace->threads[r->slots[at]].number != number)
+        at = (at + 1) % SLOTS;
+    return &r->slots[at];
 }
 
 static td_status *read_thread(reading *r, const void *payload, size_t bytes)
@@ -124,6 +144,7 @@ static td_status *read_thread(reading *r, const void *payload, size_t bytes)
     TD_TRY(td_grow(&trace->threads, &trace->threads_capacity, trace->n_threads, sizeof *trace->threads));
     td_trace_thread *thread = &trace->threads[trace->n_threads++];
     *thread = (td_trace_thread){.number = told.thread};
+    *slot_of(r, told.thread) = (int32_t)trace->n_threads - 1; /* a later one of the same number takes its place */
     memcpy(thread->name, told.name, sizeof thread->name - 1);
     for (char *c = thread->name; *c; c++)
         if (*c < ' ' || *c > '~')
@@ -140,7 +161,7 @@ static td_status *read_events(reading *r, const unsigned char *payload, size_t b
     if (bytes < sizeof head)
         return TD_ERROR(TD_DATA_ERROR, "%s: events of %zu bytes", r->name, bytes);
     memcpy(&head, payload, sizeof head);
-    int32_t thread = find_thread(trace, head.thread);
+    int32_t thread = *slot_of(r, head.thread);
     if ((bytes - sizeof head) / sizeof(td_record) < head.n || thread < 0)
         return TD_ERROR(TD_DATA_ERROR, "%s: events of thread %u, %u of them, in %zu bytes", r->name, head.thread,
                         head.n, bytes);
@@ -272,7 +293,10 @@ static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
         return TD_ERROR(TD_UNSUPPORTED,
                         "%s: a trace of version %u with records of %u bytes; this program reads %d, %zu", r->name,
                         header.version, header.record_bytes, TRACE_VERSION, sizeof(td_record));
+    TD_TRY(TD_NEW(r->slots, SLOTS));
+    memset(r->slots, 0xFF, SLOTS * sizeof *r->slots);
     TD_TRY(read_chunks(r, data, bytes));
+    TD_TRY(td_trace_index_plans(r->trace));
     scale_times(r);
     TD_TRY(td_trace_sort(r->trace));
     return guess_window(r->trace);
@@ -284,6 +308,7 @@ td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_t
     *out_trace = NULL;
     TD_TRY(TD_NEW(r.trace, 1));
     td_status *status = parse(&r, data, bytes);
+    td_free(r.slots);
     if (status)
         td_trace_destroy(r.trace);
     else
@@ -310,6 +335,7 @@ void td_trace_destroy(td_trace *trace)
         td_trace_plan_deinit(&trace->plans[i]);
     json_decref(trace->info);
     td_free(trace->plans);
+    td_free(trace->plan_order);
     td_free(trace->threads);
     td_free(trace->ranks);
     td_free(trace->windows);
@@ -319,21 +345,54 @@ void td_trace_destroy(td_trace *trace)
 
 /* ---- finding ------------------------------------------------------------------------------------------------------------------------- */
 
+typedef struct by_id {
+    uint32_t first_id;
+    int32_t plan;
+} by_id;
+
+/* Of two plans with the same ids the first counts: it stands last. */
+static int in_order(const void *a, const void *b)
+{
+    const by_id *x = a, *y = b;
+    if (x->first_id != y->first_id)
+        return x->first_id < y->first_id ? -1 : 1;
+    return y->plan - x->plan;
+}
+
+td_status *td_trace_index_plans(td_trace *trace)
+{
+    by_id *order = NULL;
+    TD_TRY(TD_NEW(order, trace->n_plans + 1));
+    td_status *status = TD_NEW(trace->plan_order, trace->n_plans + 1);
+    for (int64_t p = 0; p < trace->n_plans; p++)
+        order[p] = (by_id){trace->plans[p].first_id, (int32_t)p};
+    if (trace->n_plans > 1)
+        qsort(order, (size_t)trace->n_plans, sizeof *order, in_order);
+    for (int64_t p = 0; !status && p < trace->n_plans; p++)
+        trace->plan_order[p] = order[p].plan;
+    td_free(order);
+    return status;
+}
+
 const td_trace_plan *td_trace_find(const td_trace *trace, uint32_t id, int32_t *out_node, int32_t *out_subgraph)
 {
+    int64_t low = 0, high = trace->n_plans; /* the last plan that begins at or before the id */
     *out_node = *out_subgraph = -1;
-    for (int64_t i = 0; i < trace->n_plans; i++) {
-        const td_trace_plan *plan = &trace->plans[i];
-        uint32_t offset = id - plan->first_id, nodes = (uint32_t)plan->n_nodes;
-        if (id < plan->first_id || offset >= nodes + (uint32_t)plan->n_subgraphs)
-            continue;
-        if (offset < nodes)
-            *out_node = (int32_t)offset;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (trace->plans[trace->plan_order[middle]].first_id <= id)
+            low = middle + 1;
         else
-            *out_subgraph = (int32_t)(offset - nodes);
-        return plan;
+            high = middle;
     }
-    return NULL;
+    if (!low)
+        return NULL;
+    const td_trace_plan *plan = &trace->plans[trace->plan_order[low - 1]];
+    uint32_t offset = id - plan->first_id, nodes = (uint32_t)plan->n_nodes;
+    if (offset >= nodes + (uint32_t)plan->n_subgraphs)
+        return NULL;
+    *(offset < nodes ? out_node : out_subgraph) = (int32_t)(offset < nodes ? offset : offset - nodes);
+    return plan;
 }
 
 /* Later than another: by its number, and of a job's traces the first rank's. */

@@ -104,7 +104,8 @@ typedef struct td_trace {
     int64_t clock_error_ns, start_unix_ns, start_monotonic_ns; /* start: the first clock reading */
     td_trace_rank *ranks;                                      /* NULL: of one process */
     int64_t n_ranks;
-    bool cut; /* the end is missing: `cut_at` bytes are whole */
+    int32_t *plan_order; /* plans by their first ids */
+    bool cut;            /* the end is missing: `cut_at` bytes are whole */
     int64_t cut_at;
 } td_trace;
 
@@ -113,6 +114,8 @@ td_status *td_trace_read(const char *path, td_trace **out_trace) TD_MUST_USE;
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
 void td_trace_destroy(td_trace *trace);
 
+/* For who fills in plans: the order that td_trace_find needs. */
+td_status *td_trace_index_plans(td_trace *trace) TD_MUST_USE;
 /* The plan that an id of a node or subgraph belongs to, and the number there; NULL: none. *out_node or *out_subgraph is -1. */
 const td_trace_plan *td_trace_find(const td_trace *trace, uint32_t id, int32_t *out_node, int32_t *out_subgraph);
 /* A trace of a folder: `path` itself where it is a file; else the newest trace in it or in its profile/. td_free it. */

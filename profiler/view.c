@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 
 /* ---- looking --------------------------------------------------------------------------------------------------------------------- */
 
@@ -82,11 +83,15 @@ static void name_lane(const td_view *view, td_view_lane *lane)
     for (int64_t i = 0; i < view->n_lanes; i++)
         same += view->lanes[i].device == lane->device && view->lanes[i].kind == lane->kind;
     const char *direction = lane->kind == TD_TRACE_TO_DEVICE ? "to " : lane->kind == TD_TRACE_TO_HOST ? "from " : "";
+    char name[41];
+    td_text_cut(name, sizeof name, device->name);
     if (same)
-        (void)snprintf(lane->name, sizeof lane->name, "%s%.40s %d", direction, device->name, same + 1);
+        (void)snprintf(lane->name, sizeof lane->name, "%s%s %d", direction, name, same + 1);
     else
-        (void)snprintf(lane->name, sizeof lane->name, "%s%.40s", direction, device->name);
+        (void)snprintf(lane->name, sizeof lane->name, "%s%s", direction, name);
 }
+
+enum { MOST_LANES = 256 };
 
 static td_status *find_lane(td_view *view, uint16_t thread, int32_t subgraph, int32_t *out_lane)
 {
@@ -96,6 +101,9 @@ static td_status *find_lane(td_view *view, uint16_t thread, int32_t subgraph, in
             *out_lane = (int32_t)i;
             return NULL;
         }
+    if (view->n_lanes == MOST_LANES)
+        return TD_ERROR(TD_UNSUPPORTED,
+                        "subgraphs ran on more than %d threads: that is more than can be analysed at once", MOST_LANES);
     TD_TRY(td_grow(&view->lanes, &view->lanes_capacity, view->n_lanes, sizeof *view->lanes));
     td_view_lane *lane = &view->lanes[view->n_lanes];
     *lane = (td_view_lane){.device = s->device, .kind = s->lane, .thread = thread};
@@ -132,23 +140,27 @@ static td_status *fill_lanes(td_view *view)
 /* ---- filling ---------------------------------------------------------------------------------------------------------------------- */
 
 /* The plan whose steps the window has most of. */
-static const td_trace_plan *find_plan(const td_trace *trace, const td_trace_window *window)
+static td_status *find_plan(const td_trace *trace, const td_trace_window *window, const td_trace_plan **out_plan)
 {
-    const td_trace_plan *best = NULL;
-    int64_t most = 0;
-    for (int64_t p = 0; p < trace->n_plans; p++) {
-        int64_t n = 0;
-        for (int64_t i = 0; i < trace->n_events; i++) {
-            const td_trace_event *e = &trace->events[i];
-            n += e->kind == TD_RECORD_STEP && e->id == trace->plans[p].first_id && e->step >= window->first_step &&
-                 e->step <= window->last_step;
-        }
-        if (n > most) {
-            most = n;
-            best = &trace->plans[p];
-        }
+    int64_t *steps = NULL, most = 0;
+    *out_plan = NULL;
+    TD_TRY(TD_NEW(steps, trace->n_plans + 1));
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        const td_trace_event *e = &trace->events[i];
+        int32_t node, subgraph;
+        if (e->kind != TD_RECORD_STEP || e->step < window->first_step || e->step > window->last_step)
+            continue;
+        const td_trace_plan *plan = td_trace_find(trace, e->id, &node, &subgraph);
+        if (plan && plan->first_id == e->id)
+            steps[plan - trace->plans]++;
     }
-    return best;
+    for (int64_t p = 0; p < trace->n_plans; p++)
+        if (steps[p] > most) {
+            most = steps[p];
+            *out_plan = &trace->plans[p];
+        }
+    td_free(steps);
+    return NULL;
 }
 
 static td_status *take_run(td_view *view, const td_trace_event *e)
@@ -255,25 +267,29 @@ static void note_makers(const td_trace_plan *plan, const td_trace_node *node, bo
     }
 }
 
+static td_status *chain_nodes(td_view *view)
+{
+    const td_trace_plan *plan = view->plan;
+    TD_TRY(TD_NEW(view->first_node, plan->n_subgraphs + 1));
+    TD_TRY(TD_NEW(view->next_node, plan->n_nodes + 1));
+    for (int32_t s = 0; s < plan->n_subgraphs; s++)
+        view->first_node[s] = -1;
+    for (int32_t n = plan->n_nodes - 1; n >= 0; n--)
+        if (plan->nodes[n].subgraph >= 0) {
+            view->next_node[n] = view->first_node[plan->nodes[n].subgraph];
+            view->first_node[plan->nodes[n].subgraph] = n;
+        }
+    return NULL;
+}
+
 static td_status *fill_reads(td_view *view)
 {
     const td_trace_plan *plan = view->plan;
+    const int32_t *first = view->first_node, *next = view->next_node;
     bool *made = NULL;
-    int32_t *first = NULL, *next = NULL; /* nodes of each subgraph, chained */
     TD_TRY(TD_NEW(view->after_reads, plan->n_subgraphs + 1));
     TD_TRY(TD_NEW(view->comes_after_reads, plan->n_subgraphs + 1));
     td_status *status = TD_NEW(made, plan->n_subgraphs + 1);
-    if (!status)
-        status = TD_NEW(first, plan->n_subgraphs + 1);
-    if (!status)
-        status = TD_NEW(next, plan->n_nodes + 1);
-    for (int32_t s = 0; !status && s < plan->n_subgraphs; s++)
-        first[s] = -1;
-    for (int32_t n = 0; !status && n < plan->n_nodes; n++)
-        if (plan->nodes[n].subgraph >= 0) {
-            next[n] = first[plan->nodes[n].subgraph];
-            first[plan->nodes[n].subgraph] = n;
-        }
     for (int32_t s = 0; !status && s < plan->n_subgraphs; s++) {
         for (int32_t n = first[s]; n >= 0; n = next[n])
             note_makers(plan, &plan->nodes[n], true, made);
@@ -284,27 +300,30 @@ static td_status *fill_reads(td_view *view)
             note_makers(plan, &plan->nodes[n], false, made);
     }
     td_free(made);
-    td_free(first);
-    td_free(next);
     return status;
 }
 
 static td_status *fill(td_view *view)
 {
-    enum { EDGE = 3, MOST_STEPS = 1 << 24, MOST_RUNS = 1 << 28 };
+    enum { EDGE = 3, MOST_STEPS = 1 << 24, MOST_RUNS = 1 << 25, FEW_RUNS = 1 << 20, RARE = 64 };
     const td_trace_window *w = &view->window;
     bool sane = w->first_step >= 0 && w->last_step <= UINT32_MAX && w->first_step <= w->last_step;
     int64_t n = sane ? w->last_step - w->first_step : 0;
     if (!sane || n > MOST_STEPS || n > view->trace->n_events) /* a step has an event at least */
         return TD_ERROR(TD_DATA_ERROR, "a window of steps %lld to %lld", (long long)view->window.first_step,
                         (long long)view->window.last_step);
-    view->plan = find_plan(view->trace, &view->window);
+    TD_TRY(find_plan(view->trace, &view->window, &view->plan));
     if (!view->plan)
         return TD_ERROR(TD_DATA_ERROR, "the trace has no whole step of a training between steps %lld and %lld",
                         (long long)view->window.first_step, (long long)view->window.last_step);
-    if (view->plan->n_subgraphs && n + 1 + 2 * EDGE > MOST_RUNS / view->plan->n_subgraphs)
-        return TD_ERROR(TD_UNSUPPORTED, "a window of %lld steps of %d subgraphs is more than can be analysed at once",
-                        (long long)n + 1, view->plan->n_subgraphs);
+    /* a subgraph that runs in a step is an event: a table that a few events would be spread over is not made */
+    int64_t runs = (n + 1 + 2 * EDGE) * view->plan->n_subgraphs;
+    if (runs > MOST_RUNS || (runs > FEW_RUNS && runs / RARE > view->trace->n_events))
+        return td_status_help(
+            TD_ERROR(TD_UNSUPPORTED,
+                     "a window of %lld steps of %d subgraphs, with %lld events: more than can be analysed at once",
+                     (long long)n + 1, view->plan->n_subgraphs, (long long)view->trace->n_events),
+            "record fewer steps: profile.steps; --chrome and --perfetto show all of it");
     view->first = view->window.first_step - EDGE;
     view->n_steps = n + 1 + 2 * EDGE;
     TD_TRY(TD_NEW(view->steps, view->n_steps));
@@ -315,6 +334,7 @@ static td_status *fill(td_view *view)
         view->steps[i].step = view->first + i;
     TD_TRY(take_events(view));
     TD_TRY(fill_comes_after(view));
+    TD_TRY(chain_nodes(view));
     TD_TRY(fill_reads(view));
     return fill_lanes(view);
 }
@@ -353,6 +373,8 @@ void td_view_destroy(td_view *view)
     }
     td_free(view->after_reads);
     td_free(view->comes_after_reads);
+    td_free(view->first_node);
+    td_free(view->next_node);
     td_free(view->comes_after);
     td_free(view->n_comes_after);
     td_free(view->lanes);

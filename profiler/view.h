@@ -50,7 +50,8 @@ typedef struct td_view {
         *runs; /* [n_steps][n_subgraphs]; of a subgraph that ran more than once (micro-steps): the span of all */
     td_view_lane *lanes;
     int64_t n_lanes, lanes_capacity;
-    int32_t **comes_after; /* of each subgraph: those of the step before that it waits for */
+    int32_t *first_node, *next_node; /* of each subgraph, of each node: the subgraph's nodes in order; -1: no more */
+    int32_t **comes_after;           /* of each subgraph: those of the step before that it waits for */
     int32_t *n_comes_after;
     bool **after_reads,
         **comes_after_reads; /* whether it reads what that one made; else there is an order between them only */
