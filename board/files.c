@@ -92,7 +92,10 @@ td_status *td_board_read_file(int folder, const char *path, int64_t most, char *
         status = TD_ERROR(TD_DATA_ERROR, "%s: %lld bytes; such a file has at most %lld", path, (long long)info.st_size,
                           (long long)most);
     if (!status)
-        status = TD_NEW(*out_data, info.st_size + 1);
+        status =
+            (*out_data = td_calloc_aligned((size_t)info.st_size + 1))
+                ? NULL
+                : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the %lld bytes of %s", (long long)info.st_size, path);
     if (!status)
         status = read_all(file, path, *out_data, (size_t)info.st_size);
     close(file);

@@ -68,27 +68,27 @@ TD_BOARD_HANDLER(get_cluster)
 
 /* ---- timeline ----------------------------------------------------------------------------------------------------------------- */
 
-/* The first box that ends after `from`: boxes of a row are in order, and do not overlap but by the ends of merged ones. */
-static int64_t first_box(const td_board_level *level, int64_t from)
+/* The finest level whose boxes are as wide as a pixel; NULL: single events. */
+static const td_board_level *level_for(const td_board_row *row, int64_t pixel_ns)
 {
-    int64_t low = 0, high = level->n;
+    int k = 0;
+    while (k < row->n_levels && row->levels[k].width_ns <= pixel_ns)
+        k++;
+    return k ? &row->levels[k - 1] : NULL;
+}
+
+/* The first box that ends after `from`: boxes of a row are in order, and do not overlap but by the ends of merged ones. */
+static int64_t first_box(const td_trace *trace, const td_board_row *row, const td_board_level *level, int64_t from)
+{
+    int64_t low = 0, high = level ? level->n : row->n_events;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (level->boxes[middle].end_ns < from)
+        if (td_board_box_at(trace, row, level, middle).end_ns < from)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
-}
-
-/* The finest level whose boxes are as wide as a pixel. */
-static const td_board_level *level_for(const td_board_row *row, int64_t pixel_ns)
-{
-    int k = 0;
-    while (k + 1 < row->n_levels && row->levels[k + 1].width_ns <= pixel_ns)
-        k++;
-    return &row->levels[k];
 }
 
 typedef struct range {
@@ -111,7 +111,7 @@ static void put_row(td_string *out, const td_trace *trace, const td_board_row *r
     enum { MOST_BOXES = 20000 };
     const td_board_level *level = level_for(row, r->pixel_ns);
     char thread[64];
-    int64_t n = 0;
+    int64_t n = 0, end = level ? level->n : row->n_events;
     if (trace->n_ranks)
         (void)snprintf(thread, sizeof thread, "%d: %s", trace->ranks[row->rank].rank, trace->threads[row->thread].name);
     else
@@ -123,10 +123,12 @@ static void put_row(td_string *out, const td_trace *trace, const td_board_row *r
         td_board_quote(out, trace->ranks[row->rank].name, strlen(trace->ranks[row->rank].name));
     }
     td_string_format(out, ",\"depth\":%d,\"lane\":%d,\"boxes\":[", row->depth, row->overflow);
-    for (int64_t i = first_box(level, r->from); i < level->n && level->boxes[i].begin_ns <= r->to && n < MOST_BOXES;
-         i++) {
+    for (int64_t i = first_box(trace, row, level, r->from); i < end && n < MOST_BOXES; i++) {
+        const td_board_box box = td_board_box_at(trace, row, level, i);
+        if (box.begin_ns > r->to)
+            break;
         td_string_append(out, n++ ? "," : "");
-        put_box(out, trace, &level->boxes[i], r);
+        put_box(out, trace, &box, r);
     }
     td_string_append(out, "]}");
 }

@@ -110,9 +110,7 @@ static td_status *read_one(td_board *board, const found *f, int64_t most, td_tra
     char *data = NULL;
     size_t bytes = 0;
     TD_TRY(td_board_read_file(board->folder, f->path, most, &data, &bytes));
-    td_status *status = td_trace_parse(data, bytes, f->path, out);
-    td_free(data);
-    return status;
+    return td_trace_parse_taken(data, bytes, f->path, out);
 }
 
 /* Each that can be read; an error only where that is none. */

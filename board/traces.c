@@ -1,7 +1,4 @@
-/* Opening a trace and laying its events out in rows: see board/traces.h.
- *
- * A level merges neighbours until a box is at least as wide as the level's width, so that a picture of so many pixels is drawn from
- * a number of boxes that depends on the pixels and not on the events. Each level is made from the one below it. */
+/* Opening a trace and laying its events out in rows: see board/traces.h. Their levels of detail: levels.c. */
 #include "board/traces.h"
 
 #include <stdlib.h>
@@ -11,7 +8,7 @@
 
 #include "base/memory.h"
 
-enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16 };
+enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16, DEPTHS = 3 };
 
 static const char *const kind_names[] = {
 #define TD_RECORD(number, symbol, name, help) [number] = name,
@@ -59,52 +56,58 @@ const char *td_board_event_name(const td_trace *trace, const td_trace_event *eve
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------------- */
 
-static td_status *row_of(td_board_trace *t, const td_trace_event *event, int depth, td_board_row **out_row)
+/* The row that an event goes into: the first of its thread and depth that is free by then. NULL: there are too many. */
+static td_status *row_of(td_board_trace *t, int32_t *first, const td_trace_event *event, int depth,
+                         td_board_row **out_row)
 {
     int overlapping = 0;
+    int32_t *at = first;
     *out_row = NULL;
-    for (int64_t i = 0; i < t->n_rows; i++) {
-        td_board_row *row = &t->rows[i];
-        if (row->thread != event->thread || row->depth != depth)
-            continue;
-        if (row->last_end_ns <= event->begin_ns || overlapping + 1 == MOST_OVERLAPPING) {
-            *out_row = row;
+    for (; *at >= 0; at = &t->rows[*at].next, overlapping++)
+        if (t->rows[*at].last_end_ns <= event->begin_ns || overlapping + 1 == MOST_OVERLAPPING) {
+            *out_row = &t->rows[*at];
             return NULL;
         }
-        overlapping++;
-    }
     if (t->n_rows == MOST_ROWS)
         return NULL;
+    ptrdiff_t inside = at == first ? -1 : (char *)at - (char *)t->rows; /* rows may move */
     TD_TRY(td_grow(&t->rows, &t->rows_capacity, t->n_rows, sizeof *t->rows));
-    t->rows[t->n_rows] =
-        (td_board_row){.thread = event->thread, .depth = depth, .overflow = overlapping, .n_levels = 1};
+    t->rows[t->n_rows] = (td_board_row){.thread = event->thread, .depth = depth, .overflow = overlapping, .next = -1};
+    *(inside < 0 ? first : (int32_t *)(void *)((char *)t->rows + inside)) = (int32_t)t->n_rows;
     *out_row = &t->rows[t->n_rows++];
     return NULL;
 }
 
-static td_status *append(td_board_level *level, td_board_box box)
+static td_status *place_event(td_board_trace *t, int32_t *firsts, int64_t index)
 {
-    TD_TRY(td_grow(&level->boxes, &level->capacity, level->n, sizeof *level->boxes));
-    level->boxes[level->n++] = box;
+    const td_trace_event *event = &t->trace->events[index];
+    int depth = depth_of(event);
+    td_board_row *row = NULL;
+    if (depth < 0)
+        return NULL;
+    TD_TRY(row_of(t, &firsts[event->thread * DEPTHS + depth], event, depth, &row));
+    if (!row)
+        return NULL;
+    TD_TRY(td_grow(&row->events, &row->events_capacity, row->n_events, sizeof *row->events));
+    row->events[row->n_events++] = (uint32_t)index;
+    row->last_end_ns = event->end_ns > row->last_end_ns ? event->end_ns : row->last_end_ns;
     return NULL;
 }
 
 static td_status *place_events(td_board_trace *t)
 {
-    for (int64_t i = 0; i < t->trace->n_events; i++) {
-        const td_trace_event *event = &t->trace->events[i];
-        int depth = depth_of(event);
-        td_board_row *row = NULL;
-        if (depth < 0)
-            continue;
-        TD_TRY(row_of(t, event, depth, &row));
-        if (!row)
-            continue;
-        td_board_box box = {event->begin_ns, event->end_ns, event->end_ns - event->begin_ns, i, 1};
-        TD_TRY(append(&row->levels[0], box));
-        row->last_end_ns = event->end_ns > row->last_end_ns ? event->end_ns : row->last_end_ns;
-    }
-    return NULL;
+    int32_t *firsts = NULL; /* rows of each thread and depth */
+    if (t->trace->n_events > UINT32_MAX)
+        return TD_ERROR(TD_UNSUPPORTED, "a timeline of %lld events; it shows at most %u", (long long)t->trace->n_events,
+                        UINT32_MAX);
+    TD_TRY(TD_NEW(firsts, t->trace->n_threads * DEPTHS + 1));
+    for (int64_t i = 0; i < t->trace->n_threads * DEPTHS; i++)
+        firsts[i] = -1;
+    td_status *status = NULL;
+    for (int64_t i = 0; i < t->trace->n_events && !status; i++)
+        status = place_event(t, firsts, i);
+    td_free(firsts);
+    return status;
 }
 
 /* Rank by rank; steps first; then thread by thread, subgraphs before ops. */
@@ -127,55 +130,17 @@ static void sort_rows(td_board_trace *t)
     qsort(t->rows, (size_t)t->n_rows, sizeof *t->rows, by_thread);
 }
 
-/* ---- levels ----------------------------------------------------------------------------------------------------------------- */
-
-static td_status *merge(const td_board_level *from, td_board_level *to)
-{
-    for (int64_t i = 0; i < from->n; i++) {
-        const td_board_box *box = &from->boxes[i];
-        td_board_box *last = to->n ? &to->boxes[to->n - 1] : NULL;
-        if (!last || box->end_ns - last->begin_ns > to->width_ns) {
-            TD_TRY(append(to, *box));
-            continue;
-        }
-        last->event = box->end_ns - box->begin_ns > last->end_ns - last->begin_ns ? box->event : last->event;
-        last->end_ns = box->end_ns > last->end_ns ? box->end_ns : last->end_ns;
-        last->busy_ns += box->busy_ns;
-        last->n += box->n;
-    }
-    return NULL;
-}
-
-/* Widths double; a level that saves less than a quarter of the boxes is left out. */
-static td_status *make_levels(td_board_row *row)
-{
-    enum { FEW = 512 };
-    for (int64_t width = 1000;
-         row->n_levels < TD_BOARD_LEVELS && row->levels[row->n_levels - 1].n > FEW && width < INT64_MAX / 2;
-         width *= 2) {
-        td_board_level *level = &row->levels[row->n_levels];
-        *level = (td_board_level){.width_ns = width};
-        td_status *status = merge(&row->levels[row->n_levels - 1], level);
-        if (status || level->n > row->levels[row->n_levels - 1].n / 4 * 3) {
-            td_free(level->boxes);
-            *level = (td_board_level){0};
-            TD_TRY(status);
-        } else {
-            row->n_levels++;
-        }
-    }
-    return NULL;
-}
-
 /* ---- opening ------------------------------------------------------------------------------------------------------------------ */
 
 void td_board_trace_destroy(td_board_trace *trace)
 {
     if (!trace)
         return;
-    for (int64_t i = 0; i < trace->n_rows; i++)
+    for (int64_t i = 0; i < trace->n_rows; i++) {
         for (int k = 0; k < trace->rows[i].n_levels; k++)
             td_free(trace->rows[i].levels[k].boxes);
+        td_free(trace->rows[i].events);
+    }
     td_trace_destroy(trace->merged);
     td_job_traces_destroy(trace->job);
     td_free(trace->rows);
@@ -221,7 +186,7 @@ static td_status *open_trace(td_board *board, const char *path, char *key)
     if (t->n_rows)
         sort_rows(t);
     for (int64_t i = 0; !status && i < t->n_rows; i++)
-        status = make_levels(&t->rows[i]);
+        status = td_board_make_levels(t->trace, &t->rows[i]);
     if (status)
         td_board_trace_destroy(t);
     else

@@ -8,14 +8,14 @@
 /* One or more events of a row that lie side by side. */
 typedef struct td_board_box {
     int64_t begin_ns, end_ns, busy_ns;
-    int64_t event; /* the longest of them */
+    uint32_t event; /* the longest of them */
     uint32_t n;
 } td_board_box;
 
 typedef struct td_board_level {
-    int64_t width_ns; /* boxes that are closer than this are one; 0: every event has its own */
+    int64_t width_ns; /* boxes that are closer than this are one */
     td_board_box *boxes;
-    int64_t n, capacity;
+    int64_t n;
 } td_board_level;
 
 enum { TD_BOARD_LEVELS = 40 };
@@ -26,8 +26,11 @@ typedef struct td_board_row {
     int32_t rank; /* its place among the trace's ranks; 0 where it has none */
     int depth;    /* 0: steps; 1: subgraphs, waits and the like; 2: ops and copies */
     int overflow; /* of rows that overlap in time, such as steps: which of them */
+    int32_t next; /* the row of the same thread and depth that takes what overlaps; -1: none yet */
     int64_t last_end_ns;
-    td_board_level levels[TD_BOARD_LEVELS];
+    uint32_t *events; /* of the trace */
+    int64_t n_events, events_capacity;
+    td_board_level levels[TD_BOARD_LEVELS]; /* coarser and coarser */
     int n_levels;
 } td_board_row;
 
@@ -44,6 +47,11 @@ struct td_board_trace {
 /* The trace of the request's run; an answer of 404 that says how to record one where there is none. */
 td_status *td_board_trace_of(td_board *board, const td_board_request *request, td_board_trace **out_trace) TD_MUST_USE;
 void td_board_trace_destroy(td_board_trace *trace);
+/* levels.c: fills in the levels of a row whose events are there. */
+td_status *td_board_make_levels(const td_trace *trace, td_board_row *row) TD_MUST_USE;
+/* Box i of a level, or of the single events (level NULL). */
+td_board_box td_board_box_at(const td_trace *trace, const td_board_row *row, const td_board_level *level, int64_t i);
+
 /* The traces of all ranks beside `path`, below the board's folder; those that cannot be read are left out. *out_key, td_free'd by the
  * caller: unlike any before once one of them has changed. */
 td_status *td_board_key_of_job(td_board *board, const char *path, char **out_key) TD_MUST_USE;

@@ -101,7 +101,7 @@ static td_status *fill(td_trace *out, const td_job_traces *job)
     out->start_monotonic_ns = first->start_monotonic_ns;
     TD_TRY(TD_NEW(out->ranks, job->n + 1));
     TD_TRY(TD_NEW(out->windows, first->n_windows + 1));
-    out->events = td_realloc(NULL, (size_t)events + 1, sizeof *out->events); /* every byte of it is written */
+    out->events = td_calloc_aligned(((size_t)events + 1) * sizeof *out->events);
     if (!out->events || !out->info)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld events", (long long)events);
     out->events_capacity = events + 1;

@@ -20,6 +20,7 @@ typedef struct reading {
     const char *name;
     trace_clock first, last;
     int32_t n_clocks;
+    char *taken;    /* the bytes, where they are ours to free */
     int32_t *slots; /* hash table of threads by number, [SLOTS]; -1: free */
 } reading;
 
@@ -167,14 +168,6 @@ static td_status *read_events(reading *r, const unsigned char *payload, size_t b
                         head.n, bytes);
     trace->threads[thread].dropped += head.dropped;
     trace->dropped += head.dropped;
-    while (trace->events_capacity < trace->n_events + head.n) {
-        int64_t room = trace->events_capacity ? trace->events_capacity * 2 : 4096;
-        void *grown = td_realloc(trace->events, (size_t)room, sizeof *trace->events);
-        if (!grown)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld events", (long long)room);
-        trace->events = grown;
-        trace->events_capacity = room;
-    }
     for (uint32_t i = 0; i < head.n; i++) {
         td_record record;
         memcpy(&record, payload + sizeof head + i * sizeof record, sizeof record);
@@ -238,6 +231,26 @@ static td_status *read_chunk(reading *r, uint32_t type, const unsigned char *pay
     }
 }
 
+/* Room for the events of all chunks, in one piece: no more than the file has bytes for. */
+static td_status *make_room(reading *r, const unsigned char *data, size_t bytes)
+{
+    trace_chunk chunk;
+    int64_t events = 1;
+    for (size_t at = sizeof(trace_header); bytes - at >= sizeof chunk;) {
+        memcpy(&chunk, data + at, sizeof chunk);
+        size_t left = bytes - at - sizeof chunk;
+        if (chunk.bytes > left)
+            break;
+        if (chunk.type == TRACE_EVENTS)
+            events += (int64_t)(chunk.bytes / sizeof(td_record));
+        size_t padded = ((size_t)chunk.bytes + 7) & ~(size_t)7;
+        at += sizeof chunk + (padded < left ? padded : left);
+    }
+    r->trace->events = td_calloc_aligned((size_t)events * sizeof *r->trace->events);
+    r->trace->events_capacity = events;
+    return r->trace->events ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld events", (long long)events);
+}
+
 /* Whole chunks from `at` on; stops at the first that is not. */
 static td_status *read_chunks(reading *r, const unsigned char *data, size_t bytes)
 {
@@ -295,25 +308,39 @@ static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
                         header.version, header.record_bytes, TRACE_VERSION, sizeof(td_record));
     TD_TRY(TD_NEW(r->slots, SLOTS));
     memset(r->slots, 0xFF, SLOTS * sizeof *r->slots);
+    TD_TRY(make_room(r, data, bytes));
     TD_TRY(read_chunks(r, data, bytes));
+    td_free(r->taken);
+    r->taken = NULL;
     TD_TRY(td_trace_index_plans(r->trace));
     scale_times(r);
     TD_TRY(td_trace_sort(r->trace));
     return guess_window(r->trace);
 }
 
+static td_status *read_trace(reading *r, const void *data, size_t bytes, td_trace **out_trace)
+{
+    *out_trace = NULL;
+    td_status *status = TD_NEW(r->trace, 1);
+    if (!status)
+        status = parse(r, data, bytes);
+    td_free(r->slots);
+    td_free(r->taken);
+    if (status)
+        td_trace_destroy(r->trace);
+    else
+        *out_trace = r->trace;
+    return status;
+}
+
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace)
 {
-    reading r = {.name = name};
-    *out_trace = NULL;
-    TD_TRY(TD_NEW(r.trace, 1));
-    td_status *status = parse(&r, data, bytes);
-    td_free(r.slots);
-    if (status)
-        td_trace_destroy(r.trace);
-    else
-        *out_trace = r.trace;
-    return status;
+    return read_trace(&(reading){.name = name}, data, bytes, out_trace);
+}
+
+td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace)
+{
+    return read_trace(&(reading){.name = name, .taken = data}, data, bytes, out_trace);
 }
 
 td_status *td_trace_read(const char *path, td_trace **out_trace)
@@ -322,9 +349,7 @@ td_status *td_trace_read(const char *path, td_trace **out_trace)
     size_t bytes = 0;
     *out_trace = NULL;
     TD_TRY(td_file_read(path, &data, &bytes));
-    td_status *status = td_trace_parse(data, bytes, path, out_trace);
-    td_free(data);
-    return status;
+    return td_trace_parse_taken(data, bytes, path, out_trace);
 }
 
 void td_trace_destroy(td_trace *trace)

@@ -112,6 +112,8 @@ typedef struct td_trace {
 td_status *td_trace_read(const char *path, td_trace **out_trace) TD_MUST_USE;
 /* The bytes of a file; `name` for messages. */
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
+/* The same of bytes that are the trace's now: it frees them as soon as it can, before events are put in order. */
+td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
 void td_trace_destroy(td_trace *trace);
 
 /* For who fills in plans: the order that td_trace_find needs. */

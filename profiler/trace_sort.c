@@ -78,8 +78,8 @@ td_status *td_trace_sort(td_trace *trace)
     td_status *status = TD_NEW(first, trace->n_threads + 1);
     if (!status)
         status = TD_NEW(heap, trace->n_threads + 1);
-    if (!status) /* every byte of it is written */
-        apart = td_realloc(NULL, (size_t)trace->n_events + 1, sizeof *apart);
+    if (!status)
+        apart = td_calloc_aligned(((size_t)trace->n_events + 1) * sizeof *apart);
     if (!status && !apart)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory to sort %lld events", (long long)trace->n_events);
     for (int64_t i = 0; !status && i < trace->n_events; i++)

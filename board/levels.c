@@ -1,0 +1,96 @@
+/* Levels of detail of a row: see board/traces.h.
+ *
+ * A level merges neighbours until a box is at least as wide as the level's width, so that a picture of so many pixels is drawn from
+ * a number of boxes that depends on the pixels and not on the events. The first level is made where it has a quarter of the events
+ * at most, each other one from the one below it, where it has half of its boxes at most. Boxes are counted before there is memory for
+ * them: opening ten million events is a matter of how much memory is touched. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "board/traces.h"
+
+enum { FEW = 512, FIRST_WIDTH_NS = 1000, SAMPLED = 1 << 16, BLOCK = 1024 };
+
+td_board_box td_board_box_at(const td_trace *trace, const td_board_row *row, const td_board_level *level, int64_t i)
+{
+    if (level)
+        return level->boxes[i];
+    const td_trace_event *e = &trace->events[row->events[i]];
+    return (td_board_box){e->begin_ns, e->end_ns, e->end_ns - e->begin_ns, row->events[i], 1};
+}
+
+/* Whether a box goes into the one that begins at `begin_ns`. */
+static bool joins(const td_board_box *box, int64_t begin_ns, int64_t width_ns)
+{
+    return box->end_ns - begin_ns <= width_ns;
+}
+
+/* How many boxes [first, end) of `from` become. */
+static int64_t count(const td_trace *trace, const td_board_row *row, const td_board_level *from, int64_t width_ns,
+                     int64_t first, int64_t end)
+{
+    int64_t n = 0, begin_ns = 0;
+    for (int64_t i = first; i < end; i++) {
+        td_board_box box = td_board_box_at(trace, row, from, i);
+        if (n && joins(&box, begin_ns, width_ns))
+            continue;
+        begin_ns = box.begin_ns;
+        n++;
+    }
+    return n;
+}
+
+/* Of stretches spread over the row: near enough to choose a width by. */
+static int64_t estimate(const td_trace *trace, const td_board_row *row, int64_t width_ns)
+{
+    int64_t n = 0, blocks = SAMPLED / BLOCK;
+    if (row->n_events <= SAMPLED)
+        return count(trace, row, NULL, width_ns, 0, row->n_events);
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t first = (row->n_events - BLOCK) / (blocks - 1) * b;
+        n += count(trace, row, NULL, width_ns, first, first + BLOCK);
+    }
+    return (int64_t)((double)n * (double)row->n_events / SAMPLED);
+}
+
+static void merge(const td_trace *trace, const td_board_row *row, const td_board_level *from, int64_t n,
+                  td_board_level *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        td_board_box box = td_board_box_at(trace, row, from, i);
+        td_board_box *last = to->n ? &to->boxes[to->n - 1] : NULL;
+        if (!last || !joins(&box, last->begin_ns, to->width_ns)) {
+            to->boxes[to->n++] = box;
+            continue;
+        }
+        const td_trace_event *longest = &trace->events[last->event], *other = &trace->events[box.event];
+        if (other->end_ns - other->begin_ns > longest->end_ns - longest->begin_ns)
+            last->event = box.event;
+        last->end_ns = box.end_ns > last->end_ns ? box.end_ns : last->end_ns;
+        last->busy_ns += box.busy_ns;
+        last->n += box.n;
+    }
+}
+
+td_status *td_board_make_levels(const td_trace *trace, td_board_row *row)
+{
+    int64_t n = row->n_events;
+    for (int64_t width = FIRST_WIDTH_NS; row->n_levels < TD_BOARD_LEVELS && n > FEW && width < INT64_MAX / 2;
+         width *= 2) {
+        const td_board_level *from = row->n_levels ? &row->levels[row->n_levels - 1] : NULL;
+        int64_t most = from ? n / 2 : n / 4;
+        if (!from && estimate(trace, row, width) > most)
+            continue;
+        int64_t boxes = count(trace, row, from, width, 0, n);
+        if (boxes > most)
+            continue;
+        td_board_level *level = &row->levels[row->n_levels];
+        *level = (td_board_level){.width_ns = width, .boxes = td_calloc_aligned((size_t)boxes * sizeof *level->boxes)};
+        if (!level->boxes)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a timeline of %lld events", (long long)row->n_events);
+        merge(trace, row, from, n, level);
+        row->n_levels++;
+        n = boxes;
+    }
+    return NULL;
+}
