@@ -95,9 +95,9 @@ static const char *leaf(const char *name)
 /* The sections of the table, each once, in its order. */
 static const char *section_at(int32_t index)
 {
-    static const char *const sections[] = {"model",   "data",    "devices", "tables",    "placement",
-                                           "offload", "train",   "compile", "optimizer", "checkpoint",
-                                           "profile", "summary", "ps",      "cpu",       "log"};
+    static const char *const sections[] = {"model", "data",    "devices",   "tables",     "placement", "offload",
+                                           "train", "compile", "optimizer", "checkpoint", "profile",   "summary",
+                                           "ps",    "cpu",     "log",       "landscape"};
     return (size_t)index < sizeof sections / sizeof *sections ? sections[index] : NULL;
 }
 
