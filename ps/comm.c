@@ -26,6 +26,7 @@ bool td_comm_is_wanted(void)
 static void keep_words(td_comm *comm, const td_status *status)
 {
     (void)strncpy(comm->last_words, td_status_message(status), sizeof comm->last_words - 1);
+    comm->last_code = td_status_code(status);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */

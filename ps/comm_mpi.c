@@ -7,6 +7,7 @@
 #if TANDEM_HAVE_MPI
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum {
@@ -211,13 +212,13 @@ static bool reach(td_comm_engine *e, int32_t peer, const td_letter *letter, void
         status = td_near_reach(near, peer, &letter->lent, letter->bytes, out_lent);
     if (!status && letter->answer.id && letter->epoch >= e->comm->epoch)
         status = td_near_reach(near, peer, &letter->answer, letter->answer_bytes, out_answer);
-    if (status && e->comm->options.recover) { /* its sender is lost, or knows of a loss already: this rank will hear */
-        td_status_destroy(status);
-        return false;
-    }
-    if (status)
-        td_engine_note(e, td_status_prefix(status, "a message from %s", e->comm->peers[peer].name));
-    return !status;
+    td_peer *sender = &e->comm->peers[peer];
+    if (status && !e->comm->options.recover &&
+        !sender->ended_ns)                /* with recovery it may know of a loss before this rank */
+        sender->ended_ns = td_clock_ns(); /* it is ending, as will be seen, unless it says why first */
+    bool reached = !status;
+    td_status_destroy(status);
+    return reached;
 }
 
 static td_arrival *new_arrival(td_comm_engine *e, int32_t peer, const td_letter *letter)

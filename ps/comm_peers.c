@@ -104,11 +104,13 @@ static void hear_goodbye(td_comm_engine *e, int32_t from, const td_letter *lette
     peer->knows = letter->words[0] != TD_GOODBYE_WELL;
     if (letter->words[0] == TD_GOODBYE_WELL)
         return;
+    const bool is_code = letter->words[1] > TD_OK && letter->words[1] <= TD_NOT_FINITE;
+    const td_code code = is_code ? (td_code)letter->words[1] : TD_IO;
     if (letter->words[0] == TD_GOODBYE_ERROR)
-        td_engine_note_of_all(e, TD_ERROR(TD_IO, "%s (rank %d on %s) has ended at step %lld: %.*s", peer->name, from,
+        td_engine_note_of_all(e, TD_ERROR(code, "%s (rank %d on %s) has ended at step %lld: %.*s", peer->name, from,
                                           peer->hello.host, (long long)letter->step, length, letter->inlined));
     else
-        td_engine_note_of_all(e, TD_ERROR(TD_IO, "%.*s", length, letter->inlined));
+        td_engine_note_of_all(e, TD_ERROR(code, "%.*s", length, letter->inlined));
 }
 
 bool td_engine_hear(td_comm_engine *e, int32_t from, const td_letter *letter)
@@ -161,7 +163,7 @@ static void watch(td_comm_engine *e, int64_t now)
         if (!peer->ended_ns && has_ended(peer))
             peer->ended_ns = now; /* what it sent last is still to be read */
         if (peer->ended_ns && now - peer->ended_ns > TD_COMM_LOOK_NS)
-            td_engine_lose(e, r, "its process has ended");
+            td_engine_lose(e, r, has_ended(peer) ? "its process has ended" : "its memory cannot be read");
         else if (silence > comm->options.deadline_s)
             td_engine_lose(e, r, why);
         else if (silence > comm->options.notice_s && !peer->silent) {
@@ -228,16 +230,22 @@ static bool others_speak(const td_comm *comm)
     return false;
 }
 
+/* All ranks have the same configuration, so all find the same mistake in it. */
+static bool is_of_configuration(td_code code)
+{
+    return code == TD_INVALID_ARGUMENT || code == TD_UNSUPPORTED || code == TD_DOES_NOT_FIT;
+}
+
 void td_engine_last_words(td_comm_engine *e)
 {
     td_comm *comm = e->comm;
     const int64_t end = td_clock_ns() + WORDS_NS;
-    const td_goodbye how = comm->of_all ? TD_GOODBYE_FAILED : TD_GOODBYE_ERROR;
+    const td_goodbye how = comm->of_all || is_of_configuration(comm->last_code) ? TD_GOODBYE_FAILED : TD_GOODBYE_ERROR;
     td_status_destroy(e->status);
     e->status = NULL;
     for (int32_t r = 0; r < comm->size; r++)
         if (!is_told(comm, r) || (r != comm->rank && comm->peers[r].knows))
-            td_engine_say(e, r, TD_LETTER_GOODBYE, how, 0, comm->last_words);
+            td_engine_say(e, r, TD_LETTER_GOODBYE, how, (uint64_t)comm->last_code, comm->last_words);
     do {
         if (!td_engine_look(e))
             (void)sched_yield();

@@ -73,9 +73,10 @@ struct td_comm {
     td_status *failure;
     bool opened, stopped, closing, abandon, requests_ended, finalized;
     char last_words[1024]; /* what this rank tells the others when the job fails */
-    bool of_all;           /* they are about the job, to be repeated as they are; else about this rank */
-    bool told;             /* when it has stopped: a rank that speaks before this one knows of the failure */
-    int32_t speaker;       /* who speaks first; then the lowest rank */
+    td_code last_code;
+    bool of_all;     /* they are about the job, to be repeated as they are; else about this rank */
+    bool told;       /* when it has stopped: a rank that speaks before this one knows of the failure */
+    int32_t speaker; /* who speaks first; then the lowest rank */
     /* recovery */
     bool may_recover; /* the failure is a loss, and nothing else */
     bool ready;       /* the callers wait in td_comm_recover */
