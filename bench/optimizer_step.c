@@ -60,15 +60,19 @@ static void build(td_workload *out, bool mixed, int64_t n)
     out->output = td_add(one, one); /* a plan computes something */
     td_value gradient = td_input(graph, "gradient", mixed ? TD_F16 : TD_F32, TD_SHAPE(n));
     td_value parameter = td_parameter(graph, "parameter", TD_F32, TD_SHAPE(n), td_init_normal(0, 1));
-    td_value inputs[6] = {parameter, gradient, coefficients(graph, mixed ? 1.0 / 1024 : 1)};
-    int32_t n_inputs = 3;
-    if (mixed)
-        inputs[n_inputs++] = add_state(graph, parameter, "copy", TD_F16, n);
-    inputs[n_inputs++] = add_state(graph, parameter, "m", TD_F32, n);
-    inputs[n_inputs++] = add_state(graph, parameter, "v", TD_F32, n);
+    td_value inputs[9] = {parameter, gradient}, copy;
+    const int32_t states = mixed ? 6 : 3;
+    for (int32_t i = 2; i < 9; i++)
+        inputs[i] = TD_NO_VALUE;
+    inputs[states - 1] = coefficients(graph, mixed ? 1.0 / 1024 : 1);
+    inputs[states] = add_state(graph, parameter, "m", TD_F32, n);
+    inputs[states + 1] = add_state(graph, parameter, "v", TD_F32, n);
     graph->phase = TD_UPDATE;
-    const td_attr rule = TD_STRING("rule", "adamw");
-    td_graph_add(graph, mixed ? "update_mixed" : "adamw", "update", inputs, n_inputs, &rule, mixed, NULL, 0);
+    const td_attr attrs[] = {TD_STRING("rule", "adamw"), TD_STRING("copy", "f16"), TD_INT("outputs", 1)};
+    if (mixed)
+        td_graph_add(graph, "update_mixed", "update", inputs, 9, attrs, 3, &copy, 1);
+    else
+        td_graph_add(graph, "adamw", "update", inputs, 5, NULL, 0, NULL, 0);
     graph->phase = TD_FORWARD;
 }
 

@@ -55,6 +55,8 @@ int32_t td_rule_count(void);
 const td_rule *td_rule_at(int32_t index);
 const td_rule *td_rule_find(const char *name); /* NULL when there is none */
 const char *td_rule_nearest(const char *name);
+/* Whether an element's update depends on its own gradient and state alone: a parameter may then be cut anywhere. */
+bool td_rule_is_elementwise(const td_rule *rule);
 /* The rule's state slots for these settings (sgd keeps a momentum only when momentum is not 0): how many, into out. */
 int32_t td_rule_slots(const td_rule *rule, const td_optimizer *settings, const td_slot **out_slots);
 /* Checks `given` against the rule and fills in defaults (TD_ZERO becomes 0). Errors name the rule, the setting, the

@@ -51,6 +51,14 @@ const td_rule *td_rule_find(const char *name)
     return NULL;
 }
 
+bool td_rule_is_elementwise(const td_rule *rule)
+{
+    bool by_element = !rule->whole_tensor && !rule->refuses_dense;
+    for (const td_slot *slot = rule->slots; slot->name; slot++)
+        by_element = by_element && !slot->per_row;
+    return by_element;
+}
+
 static const char *rule_name(const void *context, int32_t index)
 {
     (void)context;

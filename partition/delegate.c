@@ -19,6 +19,7 @@ static bool may_delegate(const td_plan *plan, const td_cluster *cluster)
         if (plan->graph->nodes[plan->sequence[cluster->first + i]].host_function ||
             plan->graph->nodes[plan->sequence[cluster->first + i]].delayed ||
             plan->graph->nodes[plan->sequence[cluster->first + i]].op->flags & TD_OP_REMOTE ||
+            plan->nodes[plan->sequence[cluster->first + i]].before_last ||
             plan->nodes[plan->sequence[cluster->first + i]].once != plan->nodes[plan->sequence[cluster->first]].once)
             return false;
     return true;

@@ -241,38 +241,6 @@ static bool is_update(const grouping *g, int32_t id)
     return strcmp(op, "embedding_update") == 0 || strcmp(op, "embedding_updates") == 0;
 }
 
-/* Nodes and values that are gone leave the plan's arrays too. */
-static td_status *compact(grouping *g)
-{
-    td_plan *plan = g->plan;
-    int32_t *map = NULL, *node_map = NULL;
-    int64_t n_nodes = g->graph->n_nodes, n_values = g->graph->n_values, n = 0;
-    for (int32_t i = 0; i < plan->n_clusters; i++)
-        plan->clusters[i].n = 0;
-    for (int64_t i = 0; i < n_nodes; i++)
-        plan->clusters[plan->nodes[i].cluster].n += g->keep[i];
-    TD_TRY(td_graph_prune(g->graph, g->keep, g->keep_value, &map, &node_map));
-    td_free(node_map);
-    for (int64_t i = 0; i < n_nodes; i++) {
-        td_plan_node node = plan->nodes[i];
-        plan->nodes[i] = (td_plan_node){.device = -1, .cluster = -1};
-        if (g->keep[i])
-            plan->nodes[n++] = node;
-        else
-            td_free(node.cause);
-    }
-    for (int64_t v = 0; v < n_values; v++) {
-        td_plan_value value = plan->values[v];
-        value.root = value.root < 0 ? -1 : map[value.root];
-        plan->values[v] = (td_plan_value){.device = -1, .root = -1, .table = -1};
-        if (map[v] >= 0)
-            plan->values[map[v]] = value;
-    }
-    td_plan_renumber(plan, map);
-    td_free(map);
-    return NULL;
-}
-
 static td_status *allocate(grouping *g)
 {
     /* Interactions add, for each of their lookups, two slices and a share of three nodes; then each node may be replaced once. */
@@ -310,7 +278,7 @@ td_status *td_pass_group(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, each_group(&g, is_concat, group_concats));
     TD_TRY_OR(status, done, each_group(&g, td_grouping_may_join, group_lookups));
     TD_TRY_OR(status, done, each_group(&g, is_update, group_updates));
-    TD_TRY_OR(status, done, compact(&g));
+    TD_TRY_OR(status, done, td_plan_compact(plan, g.keep, g.keep_value));
 done:
     td_free(g.uses);
     td_free(g.after_lookup);

@@ -159,17 +159,42 @@ int64_t td_plan_parameter_count(const td_plan *plan)
     return n;
 }
 
-/* The offloaded parameter that a node updates or clips the gradient of, or -1. */
+/* The offloaded parameter that a node updates or does something to the gradient of, or -1. */
 static int32_t offloaded_of(const td_plan *plan, const td_node *node)
 {
-    int32_t parameter = -1;
-    if (node->phase == TD_UPDATE && node->n_inputs)
-        parameter = node->inputs[0];
-    else if (node->n_outputs)
+    int32_t parameter = td_plan_updated(plan, node);
+    if (parameter < 0 && node->phase != TD_UPDATE && node->n_outputs)
         parameter = plan->graph->values[node->outputs[0]].parameter;
-    if (parameter >= 0 && plan->graph->values[parameter].class == TD_CLASS_STATE) /* a gradient that is to wait */
-        parameter = plan->graph->values[parameter].parameter;
     return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
+}
+
+/* The copy to the host that makes a gradient, or -1. */
+static int32_t crossing_of(const td_plan *plan, int32_t gradient)
+{
+    int32_t copy = gradient < 0 ? -1 : plan->graph->values[gradient].producer;
+    if (copy < 0 || plan->nodes[copy].lane != TD_QUEUE_TO_HOST)
+        return -1;
+    int32_t maker = plan->graph->values[plan->graph->nodes[copy].inputs[0]].producer;
+    return maker >= 0 && strcmp(plan->graph->nodes[maker].op->name, "clip_factor") == 0 ? -1 : copy;
+}
+
+/* Gradients cross once, whoever reads them there. `counted`: of each node; without it nothing is counted. */
+static int64_t gradient_bytes(const td_plan *plan, bool *counted)
+{
+    int64_t bytes = 0;
+    for (int32_t n = 0; counted && n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        if (plan->nodes[n].lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0)
+            continue;
+        for (int32_t i = 0; i < node->n_inputs; i++) {
+            int32_t copy = crossing_of(plan, node->inputs[i]);
+            if (copy < 0 || counted[copy])
+                continue;
+            counted[copy] = true;
+            bytes += (int64_t)plan->nodes[copy].cost.bytes_read;
+        }
+    }
+    return bytes;
 }
 
 td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
@@ -183,11 +208,9 @@ td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
         if (p->lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0 || !plan->sites[p->device].is_host)
             continue;
         traffic.update_bytes += (int64_t)(p->cost.bytes_read + p->cost.bytes_written);
-        int32_t gradient = node->phase == TD_UPDATE ? node->inputs[1] : node->inputs[0];
-        int32_t copy = gradient < 0 ? -1 : plan->graph->values[gradient].producer;
-        bool counted = node->phase != TD_UPDATE && strcmp(node->op->name, "gradient_squares") == 0;
-        if (copy >= 0 && plan->nodes[copy].lane == TD_QUEUE_TO_HOST && !counted)
-            traffic.gradient_bytes += (int64_t)plan->nodes[copy].cost.bytes_read;
     }
+    bool *counted = td_calloc((size_t)plan->graph->n_nodes + 1, sizeof *counted);
+    traffic.gradient_bytes = gradient_bytes(plan, counted);
+    td_free(counted);
     return traffic;
 }

@@ -124,7 +124,8 @@ static td_status *choose_forward(td_plan *plan, const td_plan_request *request, 
         if (c->site < 0 && request->home) {
             int32_t home = request->home(request->home_context, graph->values[table].name);
             bool replica = request->replicated && home == plan->host &&
-                           request->replicated(request->home_context, graph->values[table].name, plan->standard);
+                           request->replicated(request->home_context, graph->values[table].name, plan->standard,
+                                               graph->values[node->inputs[0]].dtype);
             if (home >= 0 && !replica)
                 TD_TRY(choose(c, home, false, td_strdup("its table is there")));
         }
@@ -354,6 +355,18 @@ static int32_t flags_site(const td_plan *plan, const td_node *node)
     return best;
 }
 
+/* The cast of an offloaded parameter to 16 bit will be a replica: its gradients are summed where that is, and cross in 16 bit; the
+ * parameter's own gradient is widened where the update is. -1: the node is no part of that. */
+static int32_t beside_replica(const td_plan *plan, const td_node *node)
+{
+    const td_graph *graph = plan->graph;
+    const td_node *cast = node->phase == TD_BACKWARD && node->forward >= 0 ? &graph->nodes[node->forward] : NULL;
+    if (!cast || node->after >= 0 || strcmp(cast->op->name, "cast") != 0 || !plan->values[cast->inputs[0]].offloaded)
+        return -1;
+    const bool last = strcmp(node->op->name, "cast") == 0 && graph->values[node->outputs[0]].parameter >= 0;
+    return last ? plan->host : plan->values[cast->inputs[0]].used_at;
+}
+
 static td_status *choose_follower(td_plan *plan, const td_plan_request *request, int32_t id, choice *c)
 {
     const td_graph *graph = plan->graph;
@@ -368,6 +381,9 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
         return choose(c, plan->values[parameter].device, false,
                       td_format("it updates \"%s\", which lives there (colocation)", graph->values[parameter].name));
     }
+    const int32_t apart = beside_replica(plan, node);
+    if (apart >= 0)
+        return choose(c, apart, false, td_strdup("what reads the parameter in 16 bit is there"));
     if (strcmp(node->op->name, "first_overflow") == 0)
         return choose(c, flags_site(plan, node), false, td_strdup("most of what it looks at is there"));
     const td_option_entry *own = rule_of(request, node->name);

@@ -58,6 +58,7 @@ typedef struct td_plan_node {
     char *cause;
     bool moved;                /* unmarked, but the default device cannot run it */
     bool once;                 /* in a window's last micro-batch alone: clipping, updates and what they need */
+    bool before_last;          /* in all others: a sum of gradients that the update adds the last one to by itself */
     td_early early;            /* a lookup's part that may run before the update of the step before, or the rest */
     int32_t cluster, position; /* position within the cluster */
     td_cost cost;
@@ -160,8 +161,8 @@ typedef struct td_plan_request {
     int32_t (*home)(const void *context, const char *parameter);
     /* Bytes that the store holds on a site already, whether this plan uses them or not; NULL: none. */
     int64_t (*held)(const void *context, int32_t site);
-    /* Whether the store has a replica of a parameter on a site; NULL: it has none. */
-    bool (*replicated)(const void *context, const char *parameter, int32_t site);
+    /* Whether the store has a replica of a parameter on a site, in this dtype; NULL: it has none. */
+    bool (*replicated)(const void *context, const char *parameter, int32_t site, td_dtype dtype);
     const void *home_context;
     int32_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
@@ -327,5 +328,9 @@ td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_va
                           int32_t **out_node_map) TD_MUST_USE;
 /* The plan's own references to values after that: loss, outputs, gate, coefficients, random numbers. */
 void td_plan_renumber(td_plan *plan, const int32_t *map);
+/* td_graph_prune of a plan whose nodes have devices: what the plan knows of nodes, values and subgraphs follows. */
+td_status *td_plan_compact(td_plan *plan, const bool *keep, const bool *keep_value) TD_MUST_USE;
+/* The parameter that a node of the phase update is for, or -1: what it writes, or what it copies of it. */
+int32_t td_plan_updated(const td_plan *plan, const td_node *node);
 
 #endif

@@ -101,3 +101,48 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
         if (plan->groups[i].pending >= 0)
             plan->groups[i].pending = map[plan->groups[i].pending];
 }
+
+/* Each subgraph's number of nodes. */
+static void count_clusters(td_plan *plan, const bool *keep)
+{
+    for (int32_t i = 0; i < plan->n_clusters; i++)
+        plan->clusters[i].n = 0;
+    for (int64_t i = 0; i < plan->graph->n_nodes && plan->n_clusters; i++)
+        plan->clusters[plan->nodes[i].cluster].n += keep[i];
+}
+
+td_status *td_plan_compact(td_plan *plan, const bool *keep, const bool *keep_value)
+{
+    int32_t *map = NULL, *node_map = NULL;
+    int64_t n_nodes = plan->graph->n_nodes, n_values = plan->graph->n_values, n = 0;
+    count_clusters(plan, keep);
+    TD_TRY(td_graph_prune(plan->graph, keep, keep_value, &map, &node_map));
+    td_free(node_map);
+    for (int64_t i = 0; i < n_nodes; i++) {
+        td_plan_node node = plan->nodes[i];
+        plan->nodes[i] = (td_plan_node){.device = -1, .cluster = -1};
+        if (keep[i])
+            plan->nodes[n++] = node;
+        else
+            td_free(node.cause);
+    }
+    for (int64_t v = 0; v < n_values; v++) {
+        td_plan_value value = plan->values[v];
+        value.root = value.root < 0 ? -1 : map[value.root];
+        plan->values[v] = (td_plan_value){.device = -1, .root = -1, .table = -1};
+        if (map[v] >= 0)
+            plan->values[map[v]] = value;
+    }
+    td_plan_renumber(plan, map);
+    td_free(map);
+    return NULL;
+}
+
+int32_t td_plan_updated(const td_plan *plan, const td_node *node)
+{
+    int32_t first = node->phase == TD_UPDATE && node->n_inputs ? node->inputs[0] : -1;
+    if (first < 0)
+        return -1;
+    const td_value_info *info = &plan->graph->values[first];
+    return info->class == TD_CLASS_PARAMETER ? first : info->parameter;
+}

@@ -140,22 +140,10 @@ static void give_stages(const td_plan *plan, const td_edges *edges, const int32_
 /* The parameter of a node that comes after the norm of all gradients: its clipping, its update, its refresh. -1: none. */
 static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
 {
-    int32_t parameter = -1;
-    if (node->phase == TD_UPDATE && node->n_inputs)
-        parameter = node->inputs[0];
-    else if (strcmp(node->op->name, "clip_gradient") == 0)
+    int32_t parameter = td_plan_updated(plan, node);
+    if (parameter < 0 && strcmp(node->op->name, "clip_gradient") == 0)
         parameter = plan->graph->values[node->outputs[0]].parameter;
-    if (parameter >= 0 && plan->graph->values[parameter].class == TD_CLASS_STATE) /* a gradient that is to wait */
-        parameter = plan->graph->values[parameter].parameter;
     return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
-}
-
-static bool is_clipping(const td_plan *plan)
-{
-    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
-        if (strcmp(plan->graph->nodes[n].op->name, "clip_gradient") == 0)
-            return true;
-    return false;
 }
 
 /* The norm is known when all gradients have come, so what follows it is all of one stage: it is cut by where forward reads the
@@ -193,7 +181,7 @@ td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const i
     TD_TRY_OR(status, done, TD_NEW(stage_at, c.n_depths + 1));
     cut(&c, stage_at);
     give_stages(plan, edges, order, depth, stage_at, stage);
-    if (is_clipping(plan) || plan->delayed)
+    if (plan->reports_norm || plan->delayed)
         status = cut_by_need(plan, depth, stage_at, c.n_depths, stage);
 done:
     td_free(depth);

@@ -1,5 +1,5 @@
-/* Pass: what runs once a window. Sums of gradients (TD_OP_KEEPS) take part in every micro-batch; what reads them, what reads
- * that, and every update run in a window's last micro-batch alone. Nothing else changes: the order of a micro-batch is that of a
+/* Pass: what runs once a window. Sums of gradients (TD_OP_KEEPS) take part in every micro-batch, or in all but a window's last
+ * (fold.c); what reads them, what reads that, and every update run in the last alone. Nothing else changes: the order of a micro-batch is that of a
  * step, with those left out. And what a whole window amounts to: the longest one's bytes copied and seconds. */
 #include "base/memory.h"
 #include "partition/plan.h"
@@ -40,9 +40,11 @@ static int64_t micro_batches_before_last(const td_plan *plan)
 static double cluster_seconds(const td_plan *plan, const td_cluster *cluster, bool ends_window)
 {
     double seconds = cluster->seconds;
-    for (int32_t i = 0; i < cluster->n && !ends_window; i++)
-        if (plan->nodes[plan->sequence[cluster->first + i]].once)
-            seconds -= plan->nodes[plan->sequence[cluster->first + i]].seconds;
+    for (int32_t i = 0; i < cluster->n; i++) {
+        const td_plan_node *node = &plan->nodes[plan->sequence[cluster->first + i]];
+        if (ends_window ? node->before_last : node->once)
+            seconds -= node->seconds;
+    }
     return seconds > 0 ? seconds : 0;
 }
 

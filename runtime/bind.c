@@ -99,6 +99,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     const td_plan_site *site = &plan->sites[p->device];
     in->node = node_id;
     in->once = p->once;
+    in->before_last = p->before_last;
     in->updates = node->phase == TD_UPDATE;
     in->delayed = node->delayed;
     in->guarded = (in->updates && !in->delayed) || node->op->flags & TD_OP_KEEPS;

@@ -239,7 +239,7 @@ static bool may_run(const td_session *session, const td_instruction *in, int64_t
 /* Of a held step only what belongs to the window before is done, and not even that where the window is lost already. */
 static bool is_left_out(const td_session *session, const td_instruction *in, const td_step_slot *slot, bool held)
 {
-    if ((in->once && !slot->ends_window) || (held && !in->delayed))
+    if ((slot->ends_window ? in->before_last : in->once) || (held && !in->delayed))
         return true;
     if (!in->delayed)
         return false;

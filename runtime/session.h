@@ -39,6 +39,7 @@ typedef struct td_instruction {
     int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
     int32_t *values;                    /* value of each tensor, -1 where absent */
     bool once;                          /* runs in a window's last micro-batch alone */
+    bool before_last;                   /* runs in all others */
     bool updates;                       /* writes state */
     bool delayed;                       /* applies what the window before left, whatever becomes of this one */
     bool guarded;                       /* does, or adds to a sum over micro-batches, and the loss is known before */

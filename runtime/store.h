@@ -29,7 +29,7 @@ typedef struct td_store_entry {
 } td_store_entry;
 
 /* A copy of a parameter on a device that reads it while it is updated on the host: partition/offload.c. No checkpoint has it, and
- * no public call names it; between runs it equals the parameter. */
+ * no public call names it; between runs it equals the parameter, rounded to its own dtype. */
 typedef struct td_store_replica {
     td_store_entry entry;
     int32_t next; /* of the same parameter; -1: none */
@@ -92,7 +92,7 @@ void td_store_drop_replicas(td_store *store);
 td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first, int64_t count,
                                    const void *data) TD_MUST_USE;
 /* td_plan_request.replicated. */
-bool td_store_replicated(const void *store, const char *parameter, int32_t site);
+bool td_store_replicated(const void *store, const char *parameter, int32_t site, td_dtype dtype);
 
 /* ---- store_tables.c: entries whose rows are not simply in memory ---- */
 /* The plan's tables that are sparse or in a file, empty. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/rows16.h"
 #include "runtime/store.h"
 
 td_store_entry *td_store_entry_of(const td_store *store, const char *name)
@@ -49,24 +50,48 @@ void td_store_drop_replicas(td_store *store)
     td_name_map_deinit(&store->replica_names);
 }
 
+static td_status *write_to(const td_store *store, const td_store_entry *entry, int64_t first, int64_t count,
+                           const void *data)
+{
+    size_t size = td_dtype_bytes(entry->tensor.dtype);
+    void *to = (void *)((uintptr_t)entry->tensor.data + (uintptr_t)first * size);
+    return td_store_transfer(&store->machine->sites[entry->site], true, to, (void *)(uintptr_t)data,
+                             (size_t)count * size);
+}
+
+/* In pieces of bounded size, rounded to nearest. */
+static td_status *write_rounded(const td_store *store, const td_store_entry *entry, int64_t first, int64_t count,
+                                const float *data)
+{
+    enum { PIECE = 1 << 16 };
+    uint16_t *piece = NULL;
+    TD_TRY(TD_NEW(piece, count < PIECE ? count + 1 : PIECE));
+    td_status *status = NULL;
+    for (int64_t at = 0; at < count && !status; at += PIECE) {
+        int64_t n = count - at < PIECE ? count - at : PIECE;
+        td_narrow_row_to_nearest(data + at, entry->tensor.dtype, n, piece);
+        status = write_to(store, entry, first + at, n, piece);
+    }
+    td_free(piece);
+    return status;
+}
+
 td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first, int64_t count, const void *data)
 {
     for (int32_t i = store->entries[index].replica; i >= 0; i = store->replicas[i].next) {
         const td_store_entry *entry = &store->replicas[i].entry;
-        size_t size = td_dtype_bytes(entry->tensor.dtype);
-        void *to = (void *)((uintptr_t)entry->tensor.data + (uintptr_t)first * size);
-        TD_TRY(td_store_transfer(&store->machine->sites[entry->site], true, to, (void *)(uintptr_t)data,
-                                 (size_t)count * size));
+        bool same = entry->tensor.dtype == store->entries[index].tensor.dtype;
+        TD_TRY(same ? write_to(store, entry, first, count, data) : write_rounded(store, entry, first, count, data));
     }
     return NULL;
 }
 
-bool td_store_replicated(const void *pointer, const char *parameter, int32_t site)
+bool td_store_replicated(const void *pointer, const char *parameter, int32_t site, td_dtype dtype)
 {
     const td_store *store = pointer;
     int32_t index = td_name_map_get(&store->names, parameter);
     for (int32_t i = index < 0 ? -1 : store->entries[index].replica; i >= 0; i = store->replicas[i].next)
-        if (store->replicas[i].entry.site == site)
+        if (store->replicas[i].entry.site == site && store->replicas[i].entry.tensor.dtype == dtype)
             return true;
     return false;
 }

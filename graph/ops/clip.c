@@ -3,11 +3,15 @@
  *
  * Squares are summed in double per block of 1,024 elements, or per row of a row-sparse gradient, and then without rounding
  * (base/exact.h): a sum travels between devices as the words of its accumulator, and no order or cut changes a bit of the norm.
- * Backward is seeded with a number other than one (a short batch, a loss scale); the norm is of the gradients over it. */
+ * Backward is seeded with a number other than one (a short batch, a loss scale); the norm is of the gradients over it.
+ *
+ * Where the update takes a gradient in 16 bit, or adds the last micro-batch's to a sum itself (update_mixed), so do the squares: they are
+ * of what the update will see, which is nowhere in memory. */
 #include <math.h>
 #include <string.h>
 
 #include "base/exact.h"
+#include "graph/ops/elements.h"
 #include "graph/ops/rules.h"
 
 enum { SUM_WORDS = sizeof(td_exact) / sizeof(int64_t) };
@@ -41,12 +45,49 @@ static void cost(const td_kernel_call *call, td_cost *out_cost)
 
 /* ---- gradient_squares -------------------------------------------------------------------------------------------------- */
 
+static td_status *check_sum(const td_infer *infer)
+{
+    enum { MICRO_NUMBERS = 3 };
+    if (infer->n_inputs < 3 || infer->inputs[1].kind == TD_NONE)
+        return NULL;
+    TD_TRY(td_infer_require(infer, 1, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_require(infer, 2, TD_SCALAR, TD_F64));
+    const td_shape *micro = &infer->inputs[2].shape;
+    if (infer->inputs[0].kind != TD_DENSE || !td_shape_equal(&infer->inputs[0].shape, &infer->inputs[1].shape))
+        return TD_SHAPE_ERROR(infer, "gradient and sum must be dense and have one shape");
+    if (micro->rank != 1 || !td_dim_is(micro->dims[0], MICRO_NUMBERS))
+        return TD_SHAPE_ERROR(infer, "micro must be %d numbers", (int)MICRO_NUMBERS);
+    return NULL;
+}
+
 static td_status *squares_infer(td_infer *infer)
 {
-    TD_TRY(require_gradient(infer));
+    if (infer->inputs[0].kind == TD_ROW_SPARSE)
+        TD_TRY(require_gradient(infer));
+    else
+        TD_TRY(td_infer_dense(infer, 0, TD_FLOATS));
+    TD_TRY(check_sum(infer));
     infer->outputs[0] = (td_type){.kind = TD_DENSE, .dtype = TD_I64, .shape = TD_SHAPE(SUM_WORDS)};
     infer->outputs[0].entries = td_dim_constant(0);
     return NULL;
+}
+
+/* A dense gradient block by block, each in f32. */
+static void sum_dense(const td_kernel_call *call, td_exact *sum)
+{
+    const td_tensor *gradient = &call->inputs[0];
+    const int64_t n = td_tensor_elements(gradient);
+    const bool summed = call->n_inputs > 2 && call->inputs[1].kind != TD_NONE;
+    const bool adds = summed && ((const double *)call->inputs[2].data)[0] == 0;
+    float block[TD_EXACT_BLOCK];
+    for (int64_t at = 0; at < n; at += TD_EXACT_BLOCK) {
+        const int64_t count = n - at < TD_EXACT_BLOCK ? n - at : TD_EXACT_BLOCK;
+        for (int64_t i = 0; i < count; i++) {
+            const float g = td_get_f32(gradient, at + i);
+            block[i] = adds ? ((const float *)call->inputs[1].data)[at + i] + g : g;
+        }
+        td_exact_add(sum, td_sum_squares(block, count));
+    }
 }
 
 static td_status *squares_reference(const td_kernel_call *call)
@@ -57,7 +98,7 @@ static td_status *squares_reference(const td_kernel_call *call)
     if (gradient->kind == TD_ROW_SPARSE)
         td_sum_squares_rows(gradient->data, *(const int64_t *)gradient->count, row_elements(gradient), &sum);
     else
-        td_sum_squares_blocks(gradient->data, td_tensor_elements(gradient), &sum);
+        sum_dense(call, &sum);
     (void)td_exact_round(&sum); /* moves the carries up: then equal sums are equal words */
     memcpy(call->outputs[0].data, &sum, sizeof sum);
     return NULL;
@@ -66,7 +107,9 @@ static td_status *squares_reference(const td_kernel_call *call)
 const td_op td_op_gradient_squares = {
     .name = "gradient_squares",
     .summary = "the sum of squares of a gradient, without rounding",
-    .inputs = {{"gradient", TD_PORT_NO_GRADIENT}},
+    .inputs = {{"gradient", TD_PORT_NO_GRADIENT},
+               {"sum", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
+               {"micro", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL}},
     .outputs = {{"squares", 0}},
     .flags = TD_OP_INTERNAL,
     .infer = squares_infer,

@@ -1,14 +1,37 @@
-/* update_mixed: the whole of an optimizer's step on a 16-bit model in one pass over memory: the gradient in 16 bit (or f32) is
- * widened, the rule updates f32 parameters and states as its own op would, and the new parameters are copied out in 16 bit, rounded
- * to nearest. 28 bytes an element with Adam: the copy and the cast that would stand before and after the update cost 16 more.
+/* update_mixed: the whole of an optimizer's step on parameters that are updated in one place and read in another, in one pass over
+ * memory, for several parameters at once. Of each part
  *
- * Rules that look at more than one element at a time (a norm of the whole parameter, one number for a row) have no such op. */
+ *     g = gradient, widened to f32;  g = sum + g, unless the window begins with it;  g = factor * g
+ *     the rule updates the f32 parameter and its states with g, as its own op would
+ *     copy = the parameter rounded to 16 bit, to nearest
+ *
+ * where sum (of a window's earlier micro-batches, with `micro`: graph/ops/accumulate.c) and factor (of clipping) may be absent, and the
+ * copies are made where the attribute "copy" names their dtype. 28 bytes an element with Adam and gradients in 16 bit, 4 more with a
+ * sum: ops of their own would go over memory again each. The bits are those of such ops in that order.
+ *
+ * Rules that look at more than one element at a time (a norm of the whole parameter, one number for a row) have no such op. Made by the
+ * planner (partition/fold.c, partition/chunk.c). */
+#include "graph/ops/elements.h"
 #include "graph/ops/update_rules.h"
 
-enum { PARAMETER, GRADIENT, COEFFICIENTS, COPY, STATES, PIECE = 512 };
+enum {
+    PARAMETER,
+    GRADIENT,
+    SUM,
+    MICRO,
+    FACTOR,
+    COEFFICIENTS,
+    STATES,
+    PART_INPUTS = STATES + TD_MAX_SLOTS,
+    PIECE = 512
+};
+enum { MICRO_NUMBERS = 3 };
 
 static const td_attr_spec attrs[] = {
     {.name = "rule", .type = TD_ATTR_STRING, .required = true, .help = "an optimizer whose elements are independent"},
+    {.name = "copy", .type = TD_ATTR_STRING, .s = "", .help = "bf16 or f16: what the parameters are copied out in"},
+    {.name = "outputs", .type = TD_ATTR_INT, .help = "how many copies: one for each part, or none"},
+    {.name = "names", .type = TD_ATTR_STRING, .help = "of the parts, for messages, with spaces between"},
     {0},
 };
 
@@ -17,73 +40,152 @@ static bool is_narrow(td_dtype dtype)
     return dtype == TD_BF16 || dtype == TD_F16;
 }
 
-static bool is_elementwise(const td_rule *rule)
+static td_dtype copy_dtype(const td_attr *list, int32_t n)
 {
-    bool by_element = !rule->whole_tensor && !rule->refuses_dense;
-    for (const td_slot *slot = rule->slots; slot->name; slot++)
-        by_element = by_element && !slot->per_row;
-    return by_element;
+    const char *name = td_attr_string(list, n, "copy", "");
+    return strcmp(name, "bf16") == 0 ? TD_BF16 : strcmp(name, "f16") == 0 ? TD_F16 : TD_F32;
+}
+
+static int32_t count_states(const td_type *part)
+{
+    int32_t n = 0;
+    while (n < TD_MAX_SLOTS && part[STATES + n].kind != TD_NONE)
+        n++;
+    return n;
+}
+
+static td_status *check_sum(const td_infer *infer, int32_t first)
+{
+    const td_type *sum = &infer->inputs[first + SUM], *micro = &infer->inputs[first + MICRO],
+                  *factor = &infer->inputs[first + FACTOR];
+    if ((sum->kind == TD_NONE) != (micro->kind == TD_NONE))
+        return TD_SHAPE_ERROR(infer, "a sum of micro-batches and how far the window is come together");
+    if (sum->kind != TD_NONE) {
+        TD_TRY(td_infer_require(infer, first + SUM, TD_DENSE, TD_F32));
+        TD_TRY(td_infer_require(infer, first + MICRO, TD_SCALAR, TD_F64));
+        if (!td_shape_equal(&sum->shape, &infer->inputs[first].shape))
+            return TD_SHAPE_ERROR(infer, "the sum must have the parameter's shape");
+        if (micro->shape.rank != 1 || !td_dim_is(micro->shape.dims[0], MICRO_NUMBERS))
+            return TD_SHAPE_ERROR(infer, "micro must be %d numbers", (int)MICRO_NUMBERS);
+    }
+    if (factor->kind == TD_NONE)
+        return NULL;
+    TD_TRY(td_infer_require(infer, first + FACTOR, TD_DENSE, TD_F32));
+    if (factor->shape.rank != 1 || !td_dim_is(factor->shape.dims[0], 1))
+        return TD_SHAPE_ERROR(infer, "the factor must be one number");
+    return NULL;
+}
+
+static td_status *check_part(const td_infer *infer, const td_rule *rule, int32_t first)
+{
+    const td_type *part = &infer->inputs[first], *parameter = &part[PARAMETER], *gradient = &part[GRADIENT];
+    TD_TRY(td_infer_require(infer, first + PARAMETER, TD_DENSE, TD_F32));
+    TD_TRY(update_require_coefficients(infer, first + COEFFICIENTS));
+    if (gradient->kind != TD_DENSE || (gradient->dtype != TD_F32 && !is_narrow(gradient->dtype)))
+        return TD_SHAPE_ERROR(infer, "the gradient must be dense, of f32, bf16 or f16");
+    if (parameter->shape.rank < 1 || !td_shape_equal(&parameter->shape, &gradient->shape))
+        return TD_SHAPE_ERROR(infer, "parameter and gradient must have one shape");
+    TD_TRY(check_sum(infer, first));
+    td_infer states = *infer; /* the rule's own number of them, without what this op leaves absent */
+    states.n_inputs = first + STATES + count_states(part);
+    return update_require_states(&states, rule, first + STATES, &parameter->shape);
 }
 
 static td_status *infer(td_infer *infer)
 {
     const char *name = td_attr_string(infer->attrs, infer->n_attrs, "rule", "");
+    const char *copy = td_attr_string(infer->attrs, infer->n_attrs, "copy", "");
     const td_rule *rule = td_rule_find(name);
-    const td_type *parameter = &infer->inputs[PARAMETER], *gradient = &infer->inputs[GRADIENT],
-                  *copy = &infer->inputs[COPY];
+    const td_dtype dtype = copy_dtype(infer->attrs, infer->n_attrs);
     if (!rule)
         return TD_SHAPE_ERROR(infer, "there is no optimizer \"%s\"; did you mean \"%s\"?", name, td_rule_nearest(name));
-    if (!is_elementwise(rule))
+    if (!td_rule_is_elementwise(rule))
         return TD_SHAPE_ERROR(infer, "%s works on more than one element at a time", name);
-    TD_TRY(td_infer_require(infer, PARAMETER, TD_DENSE, TD_F32));
-    TD_TRY(update_require_coefficients(infer, COEFFICIENTS));
-    if (gradient->kind != TD_DENSE || (gradient->dtype != TD_F32 && !is_narrow(gradient->dtype)))
-        return TD_SHAPE_ERROR(infer, "the gradient must be dense, of f32, bf16 or f16");
-    if (copy->kind != TD_DENSE || !is_narrow(copy->dtype))
-        return TD_SHAPE_ERROR(infer, "the copy must be dense, of bf16 or f16");
-    if (parameter->shape.rank < 1 || !td_shape_equal(&parameter->shape, &gradient->shape) ||
-        !td_shape_equal(&parameter->shape, &copy->shape))
-        return TD_SHAPE_ERROR(infer, "parameter, gradient and copy must have one shape");
-    return update_require_states(infer, rule, STATES, &parameter->shape);
+    if (infer->n_inputs < PART_INPUTS || infer->n_inputs % PART_INPUTS)
+        return TD_SHAPE_ERROR(infer, "%d inputs; there must be %d for each part", infer->n_inputs, (int)PART_INPUTS);
+    if (*copy && dtype == TD_F32)
+        return TD_SHAPE_ERROR(infer, "copies of \"%s\"; they may be bf16 or f16", copy);
+    const int32_t parts = infer->n_inputs / PART_INPUTS;
+    if (infer->n_outputs != (*copy ? parts : 0))
+        return TD_SHAPE_ERROR(infer, "%d copies of %d parameters", infer->n_outputs, parts);
+    for (int32_t p = 0; p < parts; p++) {
+        TD_TRY(check_part(infer, rule, p * PART_INPUTS));
+        if (!*copy)
+            continue;
+        infer->outputs[p] = infer->inputs[p * PART_INPUTS];
+        infer->outputs[p].dtype = dtype;
+    }
+    return NULL;
 }
 
 static void cost(const td_kernel_call *call, td_cost *out)
 {
-    double n = (double)td_tensor_elements(&call->inputs[PARAMETER]), states = call->n_inputs - STATES;
-    *out = (td_cost){UPDATE_FLOPS * n, (double)td_tensor_bytes(&call->inputs[GRADIENT]) + 4 * n * (1 + states),
-                     2 * n + 4 * n * (1 + states)};
+    *out = (td_cost){0};
+    for (int32_t first = 0; first < call->n_inputs; first += PART_INPUTS) {
+        const td_tensor *part = &call->inputs[first];
+        double n = (double)td_tensor_elements(&part[PARAMETER]), kept = 1;
+        for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
+            kept += part[STATES + s].kind != TD_NONE;
+        out->flops += UPDATE_FLOPS * n;
+        out->bytes_read += (double)td_tensor_bytes(&part[GRADIENT]) + 4 * n * (kept + (part[SUM].kind != TD_NONE));
+        out->bytes_written += (call->n_outputs ? 2 * n : 0) + 4 * n * kept;
+    }
+}
+
+/* The gradient that the rule is to see, of elements first .. first + n - 1. */
+static void make_gradient(const td_tensor *part, int64_t first, int64_t n, float *out)
+{
+    const float *sum = part[SUM].kind == TD_NONE ? NULL : (const float *)part[SUM].data + first;
+    const float *factor = part[FACTOR].kind == TD_NONE ? NULL : part[FACTOR].data;
+    const bool begins = sum && ((const double *)part[MICRO].data)[0] != 0;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = td_get_f32(&part[GRADIENT], first + i);
+        if (sum && !begins)
+            out[i] = sum[i] + out[i];
+        if (factor)
+            out[i] = *factor * out[i];
+    }
+}
+
+static void update_part(const td_rule *rule, const td_tensor *part, const td_tensor *copy)
+{
+    const int64_t n = td_tensor_elements(&part[PARAMETER]);
+    float gradient[PIECE];
+    for (int64_t first = 0; first < n; first += PIECE) {
+        int64_t count = n - first < PIECE ? n - first : PIECE;
+        float *states[TD_MAX_SLOTS] = {NULL}, *parameter = (float *)part[PARAMETER].data + first;
+        for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
+            states[s] = part[STATES + s].kind == TD_NONE ? NULL : (float *)part[STATES + s].data + first;
+        make_gradient(part, first, count, gradient);
+        rule->reference(parameter, states, gradient, count, part[COEFFICIENTS].data);
+        if (copy)
+            td_narrow_row_to_nearest(parameter, copy->dtype, count, (uint16_t *)copy->data + first);
+    }
 }
 
 static td_status *reference(const td_kernel_call *call)
 {
     const td_rule *rule = td_rule_find(td_attr_string(call->attrs, call->n_attrs, "rule", ""));
-    const td_tensor *gradient = &call->inputs[GRADIENT], *copy = &call->inputs[COPY];
-    int64_t n = td_tensor_elements(&call->inputs[PARAMETER]);
-    float wide[PIECE];
-    for (int64_t first = 0; first < n; first += PIECE) {
-        int64_t count = n - first < PIECE ? n - first : PIECE;
-        float *states[TD_MAX_SLOTS] = {NULL}, *parameter = (float *)call->inputs[PARAMETER].data + first;
-        const float *from = wide;
-        for (int32_t s = STATES; s < call->n_inputs; s++)
-            states[s - STATES] = (float *)call->inputs[s].data + first;
-        if (gradient->dtype == TD_F32)
-            from = (const float *)gradient->data + first;
-        else
-            td_widen_row((const uint16_t *)gradient->data + first, gradient->dtype, count, wide);
-        rule->reference(parameter, states, from, count, call->inputs[COEFFICIENTS].data);
-        td_narrow_row_to_nearest(parameter, copy->dtype, count, (uint16_t *)copy->data + first);
-    }
+    for (int32_t p = 0; p < call->n_inputs / PART_INPUTS; p++)
+        update_part(rule, &call->inputs[p * PART_INPUTS], call->n_outputs ? &call->outputs[p] : NULL);
     return NULL;
 }
 
 const td_op td_op_update_mixed = {
     .name = "update_mixed",
-    .summary = "an optimizer's step on f32 parameters, with gradients in and parameters out in 16 bit, in one pass",
+    .summary = "optimizer steps in one pass: gradients in 16 bit in, their last sum, clipping, updates, parameters in "
+               "16 bit out",
     .inputs = {{"parameter", TD_PORT_WRITES},
                {"gradient", TD_PORT_NO_GRADIENT},
+               {"sum", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
+               {"micro", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
+               {"factor", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
                {"coefficients", TD_PORT_NO_GRADIENT},
-               {"copy", TD_PORT_WRITES},
-               {"state", TD_PORT_WRITES | TD_PORT_VARIADIC | TD_PORT_OPTIONAL}},
+               {"state", TD_PORT_WRITES | TD_PORT_OPTIONAL},
+               {"state", TD_PORT_WRITES | TD_PORT_OPTIONAL},
+               {"state", TD_PORT_WRITES | TD_PORT_OPTIONAL | TD_PORT_VARIADIC}},
+    .repeats = PART_INPUTS,
+    .outputs = {{"copy", TD_PORT_VARIADIC}},
     .attrs = attrs,
     .flags = TD_OP_INTERNAL,
     .infer = infer,

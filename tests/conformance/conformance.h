@@ -17,7 +17,7 @@
 
 #include "graph/op.h"
 
-enum { MAX_ARGUMENTS = 24, N_EXTENTS = 2, MAX_RUNS = 6 };
+enum { MAX_ARGUMENTS = 32, N_EXTENTS = 2, MAX_RUNS = 6 };
 
 typedef enum case_flags {
     CASE_NEAR = 1,       /* libraries may compute it: within a tolerance instead of bit for bit */

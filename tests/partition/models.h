@@ -60,9 +60,22 @@ static inline void model_end(model *m)
     *m = (model){0};
 }
 
+/* The op that another was made part of: its names have that one's. */
+static inline int32_t group_with(const td_plan *plan, const char *name)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        const char *names = td_attr_string(node->attrs, node->n_attrs, "names", ""), *at = strstr(names, name);
+        if (at && (at == names || at[-1] == ' ') && strcspn(at, " ") == strlen(name))
+            return n;
+    }
+    return -1;
+}
+
 static inline const td_plan_node *node_of(const td_plan *plan, const char *name)
 {
     int32_t id = td_name_map_get(&plan->graph->node_names, name);
+    id = id < 0 ? group_with(plan, name) : id;
     if (id < 0)
         fail_msg("the plan has no op \"%s\"", name);
     return &plan->nodes[id];

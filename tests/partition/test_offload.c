@@ -136,6 +136,119 @@ static void test_the_next_forward_waits_for_what_it_reads_alone(void **state)
     check_forward_waits_for_what_it_reads(1);
 }
 
+/* ---- one pass over memory ------------------------------------------------------------------------------------------------ */
+
+/* The update of a parameter, alone or in an op with others: its part's inputs. */
+static const int32_t *update_of(const td_plan *plan, const char *parameter, const td_node **out_node)
+{
+    enum { PART_INPUTS = 9 };
+    int32_t value = td_graph_find(plan->graph, parameter).id;
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        for (int32_t i = 0; strcmp(node->op->name, "update_mixed") == 0 && i < node->n_inputs; i += PART_INPUTS)
+            if (node->inputs[i] == value) {
+                *out_node = node;
+                return node->inputs + i;
+            }
+    }
+    fail_msg("no update_mixed has \"%s\"", parameter);
+    return NULL;
+}
+
+static int32_t count_ops_on_host(const td_plan *plan, const char *op)
+{
+    int32_t count = 0;
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++)
+        count += strcmp(plan->graph->nodes[n].op->name, op) == 0 && plan->nodes[n].device == plan->host;
+    return count;
+}
+
+static void check_one_pass(td_precision precision, int32_t accumulate, double clip_norm)
+{
+    enum { GRADIENT = 1, SUM, MICRO, FACTOR };
+    model m = deep_model();
+    m.options.precision = precision;
+    m.options.accumulate = accumulate;
+    m.options.clip_norm = clip_norm;
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    const td_dtype narrow = precision == TD_FP32 ? TD_F32 : TD_BF16;
+    td_graph *graph = m.plan->graph;
+    const td_node *node = NULL;
+    const int32_t *part = update_of(m.plan, "b.weight", &node);
+    assert_int_equal(graph->values[part[GRADIENT]].dtype, narrow);
+    assert_int_equal(graph->values[part[GRADIENT]].class, TD_CLASS_STAGING);
+    assert_int_equal(part[SUM] >= 0, accumulate > 1);
+    assert_int_equal(part[MICRO] >= 0, accumulate > 1);
+    assert_int_equal(part[FACTOR] >= 0, clip_norm > 0);
+    assert_int_equal(node->n_outputs > 0, precision != TD_FP32);
+    assert_int_equal(graph->values[td_graph_find(graph, "b.weight@accel").id].dtype, narrow);
+    assert_int_equal(count_ops_on_host(m.plan, "cast"), precision != TD_FP32); /* of the batch */
+    assert_int_equal(count_ops_on_host(m.plan, "clip_gradient"), 0);
+    if (accumulate > 1)
+        assert_true(node_of(m.plan, "b.weight/accumulate")->before_last);
+    model_end(&m);
+}
+
+static void test_what_the_host_does_with_a_gradient_is_one_pass(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        check_one_pass(i & 1 ? TD_MIXED_BF16 : TD_FP32, i & 2 ? 4 : 1, i & 4 ? 1 : 0);
+}
+
+/* The weights and biases of layers too small to fill a bucket: one op, found under each one's name. */
+static void test_small_parameters_share_a_dispatch(void **state)
+{
+    (void)state;
+    model m = model_begin(5);
+    td_add_device(&m.options, "accel", "emulated:memory=64MiB");
+    m.options.offload_optimizer = TD_OFFLOAD_CPU;
+    m.options.clip_norm = 1;
+    char *text = NULL;
+    assert_ok(model_plan(&m, td_linear(td_tanh(td_linear(m.x, 7, "a")), 1, "top")));
+    assert_int_equal(count_ops_on_host(m.plan, "update_mixed"), 1);
+    assert_ok(td_plan_explain(m.plan, "top.bias/update", &text));
+    assert_contains(text, "offload.optimizer is cpu");
+    td_text_free(text);
+    model_end(&m);
+}
+
+/* LAMB needs the norm of a whole parameter: its own op, and a copy in 16 bit after it. */
+static void test_a_rule_over_whole_parameters_keeps_its_op_and_is_copied_out_after_it(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    td_train_options_deinit(&m.options);
+    m.options = td_train_defaults();
+    td_group(&m.options, "*", (td_optimizer){.name = "lamb", .lr = 0.1});
+    td_add_device(&m.options, "accel", "emulated:memory=64MiB");
+    m.options.offload_optimizer = TD_OFFLOAD_CPU;
+    m.options.precision = TD_MIXED_BF16;
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    assert_int_equal(count_ops_on_host(m.plan, "update_mixed"), 0);
+    assert_string_equal(device_of(m.plan, "b.weight/copy_out"), "cpu");
+    int32_t copy = td_name_map_get(&m.plan->graph->node_names, "b.weight/copy_out"),
+            update = td_name_map_get(&m.plan->graph->node_names, "b.weight/update");
+    assert_true(m.plan->nodes[copy].cluster != m.plan->nodes[update].cluster ||
+                m.plan->nodes[copy].position > m.plan->nodes[update].position);
+    assert_int_equal(m.plan->graph->values[td_graph_find(m.plan->graph, "b.weight@accel").id].dtype, TD_BF16);
+    model_end(&m);
+}
+
+/* A parameter that somebody reads in f32 keeps its replica in f32. */
+static void test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32(void **state)
+{
+    (void)state;
+    model m = deep_model();
+    m.options.precision = TD_MIXED_BF16;
+    td_keep_fp32(&m.options, "b*");
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    td_graph *graph = m.plan->graph;
+    assert_int_equal(graph->values[td_graph_find(graph, "a.weight@accel").id].dtype, TD_BF16);
+    assert_int_equal(graph->values[td_graph_find(graph, "b.weight@accel").id].dtype, TD_F32);
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +258,10 @@ int main(void)
         cmocka_unit_test(test_a_table_that_is_looked_up_on_the_device_is_refused_with_what_to_do),
         cmocka_unit_test(test_a_gradient_leaves_before_the_rest_of_backward_runs),
         cmocka_unit_test(test_the_next_forward_waits_for_what_it_reads_alone),
+        cmocka_unit_test(test_what_the_host_does_with_a_gradient_is_one_pass),
+        cmocka_unit_test(test_small_parameters_share_a_dispatch),
+        cmocka_unit_test(test_a_rule_over_whole_parameters_keeps_its_op_and_is_copied_out_after_it),
+        cmocka_unit_test(test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,7 +379,8 @@ static float evaluate(run *r, batches *b)
     no_error(td_session_step(session, &batch, &report));
     float loss = *(const float *)report.outputs[0].data;
     int64_t copied = td_session_read_counters(session).to_device_bytes;
-    assert_int_equal(copied, BATCH * (WIDTH + 1) * 4); /* the batch: no parameter crosses */
+    int64_t x_bytes = r->options.precision == TD_FP32 ? 4 : 2;
+    assert_int_equal(copied, BATCH * (WIDTH * x_bytes + 4)); /* the batch: no parameter crosses */
     td_session_destroy(session);
     td_plan_release(plan);
     return loss;
@@ -419,6 +420,61 @@ static void test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas(void **s
     assert_int_equal(system(command), 0);
 }
 
+/* ---- 16 bit ------------------------------------------------------------------------------------------------------------- */
+
+/* Two bytes a parameter on the device and on the link: gradients with each micro-batch, parameters once a window; a checkpoint
+ * that is loaded, and an evaluation, see them rounded as training does. */
+static void check_narrow(td_precision precision, int32_t accumulate)
+{
+    batches b;
+    char folder[] = "/tmp/tandem_offload_XXXXXX", path[64], command[128];
+    td_data_position position = {0};
+    fill_batches(&b);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/saved", folder);
+    run r[3];
+    for (int i = 0; i < 3; i++) {
+        r[i] = prepare("adam", 0.05, i ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1");
+        r[i].options.precision = precision;
+        r[i].options.loss_scale.initial = 64;
+        r[i].options.accumulate = accumulate;
+        start(&r[i]);
+    }
+    losses plain = train(&r[0], &b), offloaded = train(&r[1], &b);
+    assert_memory_equal(plain.loss, offloaded.loss, (size_t)plain.n * sizeof *plain.loss);
+    assert_same_stores(&r[0], &r[1]);
+    int64_t parameters = td_plan_parameter_count(r[1].plan);
+    td_offload_traffic traffic = td_plan_offload_traffic(r[1].plan);
+    assert_int_equal(traffic.parameter_bytes, 2 * parameters);
+    assert_int_equal(traffic.gradient_bytes, 2 * parameters);
+    td_session_counters n = td_session_read_counters(r[1].session);
+    assert_int_equal(n.to_host_bytes, n.planned_to_host_bytes);
+    assert_int_equal(n.to_device_bytes, n.planned_to_device_bytes);
+    int64_t batch_bytes = ((STEPS - 1) * BATCH + 3) * (WIDTH * 2 + 4);
+    assert_int_equal(n.to_device_bytes, plain.n * 2 * parameters + batch_bytes);
+    float expected = evaluate(&r[0], &b), found = evaluate(&r[1], &b);
+    assert_memory_equal(&expected, &found, sizeof expected);
+    no_error(td_store_save(r[0].store, path, position));
+    no_error(td_store_load(r[2].store, path, &position));
+    float loaded = evaluate(&r[2], &b);
+    assert_memory_equal(&expected, &loaded, sizeof expected);
+    (void)train(&r[0], &b);
+    (void)train(&r[2], &b);
+    assert_same_stores(&r[0], &r[2]);
+    for (int i = 0; i < 3; i++)
+        stop(&r[i]);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_sixteen_bit_parameters_take_two_bytes_on_the_device_and_on_the_link(void **state)
+{
+    (void)state;
+    check_narrow(TD_MIXED_BF16, 1);
+    check_narrow(TD_MIXED_BF16, 2);
+    check_narrow(TD_MIXED_FP16, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_a_step_copies_each_gradient_and_each_parameter_once),
         cmocka_unit_test(test_a_held_step_leaves_masters_and_replicas),
         cmocka_unit_test(test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas),
+        cmocka_unit_test(test_sixteen_bit_parameters_take_two_bytes_on_the_device_and_on_the_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

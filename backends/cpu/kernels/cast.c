@@ -1,4 +1,4 @@
-/* cast between f32, f16 and bf16: to nearest, ties to even. Other dtypes run on the reference kernel. */
+/* cast between f32, f16 and bf16, and copy_out: to nearest, ties to even. Other dtypes run on the reference kernel. */
 #include "backends/cpu/kernels/chunks.h"
 
 static void range(void *context, int64_t begin, int64_t end)
@@ -15,3 +15,4 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 }
 
 const td_cpu_kernel TD_KERNEL(cast) = {.op = "cast", .supports = td_cpu_floats_only, .run = run};
+const td_cpu_kernel TD_KERNEL(copy_out) = {.op = "copy_out", .supports = td_cpu_floats_only, .run = run};

@@ -1,65 +1,52 @@
-/* update_mixed: a rule over pieces that stay in the cache: the gradient widened before it, the parameters rounded and copied out after
- * it. Where the copy is too long to stay in a cache anyway it is written past it, so that its lines are not read first. */
+/* update_mixed: a rule over pieces that stay in the cache: the gradient widened, summed and clipped before it, the parameters rounded
+ * and copied out after it. Parts are cut into blocks as if they lay one behind the other, so that many small tensors share one dispatch.
+ * Where a copy is too long to stay in a cache anyway it is written past it, so that its lines are not read first. */
 #include <string.h>
 
 #ifdef __F16C__
 #include <immintrin.h>
 #endif
 
+#include "backends/cpu/kernels/chunks.h"
 #include "backends/cpu/kernels/update_rules.h"
 
-enum { PARAMETER, GRADIENT, COEFFICIENTS, COPY, STATES, PIECE = 512 };
+enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_UPDATE_MOST_STATES };
+enum { PIECE = TD_CHUNK };
 static const int64_t LONG_COPY = 1 << 21; /* elements */
+
+static int32_t count_states(const td_tensor *part)
+{
+    int32_t n = 0;
+    while (n < TD_UPDATE_MOST_STATES && part[STATES + n].kind != TD_NONE)
+        n++;
+    return n;
+}
 
 static bool supports(const td_kernel_call *call)
 {
     const td_update_rule *rule = td_update_rule_of(call);
-    int32_t states = call->n_inputs - STATES;
-    return rule && !rule->per_row && states >= rule->least_states && states <= rule->most_states;
-}
-
-/* As td_f16_to_f32 and td_f32_to_f16, by the instructions that they follow bit for bit. */
-static void widen(const uint16_t *from, td_dtype dtype, int64_t n, float *restrict out)
-{
-    int64_t i = 0;
-    if (dtype == TD_BF16) {
-        for (; i < n; i++)
-            out[i] = td_bf16_to_f32(from[i]);
-        return;
+    bool takes = rule && !rule->per_row;
+    for (int32_t first = 0; takes && first < call->n_inputs; first += PART_INPUTS) {
+        int32_t states = count_states(&call->inputs[first]);
+        takes = states >= rule->least_states && states <= rule->most_states;
     }
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
-#endif
-    for (; i < n; i++)
-        out[i] = td_f16_to_f32(from[i]);
+    return takes;
 }
 
 /* Not inlined: with a whole piece GCC sees that nothing is left for the last loop, and warns. */
-__attribute__((noinline)) static void narrow(const float *from, td_dtype dtype, int64_t n, uint16_t *restrict out)
+__attribute__((noinline)) static void narrow(const td_tensor *copy, int64_t at, int64_t n, const float *from)
 {
-    int64_t i = 0;
-    if (dtype == TD_BF16) {
-        for (; i < n; i++)
-            out[i] = td_f32_to_bf16(from[i]);
-        return;
-    }
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(out + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-    for (; i < n; i++)
-        out[i] = td_f32_to_f16(from[i]);
+    td_chunk_store(copy, at, n, from);
 }
 
 /* A whole piece, past the caches where there are instructions for it and the copy is aligned. */
-static void copy_out(const float *from, td_dtype dtype, int64_t n, uint16_t *out, bool past)
+static void copy_out(const float *from, const td_tensor *copy, int64_t at, int64_t n, bool past)
 {
 #ifdef __F16C__
+    uint16_t *out = (uint16_t *)copy->data + at;
     if (past && n == PIECE && (uintptr_t)out % 32 == 0) {
         uint16_t piece[PIECE] __attribute__((aligned(32)));
-        narrow(from, dtype, n, piece);
+        narrow(&(td_tensor){.dtype = copy->dtype, .data = piece}, 0, n, from);
         for (int64_t i = 0; i < n; i += 16)
             _mm256_stream_si256((__m256i *)(void *)(out + i),
                                 _mm256_load_si256((const __m256i *)(const void *)(piece + i)));
@@ -67,35 +54,91 @@ static void copy_out(const float *from, td_dtype dtype, int64_t n, uint16_t *out
     }
 #endif
     (void)past;
-    narrow(from, dtype, n, out);
+    narrow(copy, at, n, from);
+}
+
+/* What a part does with its gradient before the rule sees it. */
+typedef struct mixed_part {
+    const td_tensor *inputs, *copy;
+    const float *sum; /* NULL: the gradient is the whole of it */
+    float factor;
+} mixed_part;
+
+/* Elements from `at` on: where they lie, or made in `buffer`. */
+static const float *make_gradient(const mixed_part *part, int64_t at, int64_t n, float *buffer)
+{
+    const float *gradient = td_chunk_load(&part->inputs[GRADIENT], at, n, buffer);
+    const float factor = part->factor;
+    if (part->sum) {
+        const float *sum = part->sum + at;
+        TD_INDEPENDENT
+        for (int64_t i = 0; i < n; i++)
+            buffer[i] = sum[i] + gradient[i];
+        gradient = buffer;
+    }
+    if (factor == 1) /* it would leave every number as it is */
+        return gradient;
+    TD_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        buffer[i] = factor * gradient[i];
+    return buffer;
+}
+
+static void update_span(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
+{
+    const td_tensor *inputs = part->inputs;
+    float buffer[PIECE];
+    for (int64_t at = begin; at < end; at += PIECE) {
+        int64_t n = end - at < PIECE ? end - at : PIECE;
+        float *states[TD_UPDATE_MOST_STATES] = {NULL}, *parameter = (float *)inputs[PARAMETER].data + at;
+        for (int32_t s = 0; s < TD_UPDATE_MOST_STATES && inputs[STATES + s].kind != TD_NONE; s++)
+            states[s] = (float *)inputs[STATES + s].data + at;
+        rule->update(parameter, states, make_gradient(part, at, n, buffer), n, inputs[COEFFICIENTS].data);
+        if (part->copy)
+            copy_out(parameter, part->copy, at, n, past);
+    }
 }
 
 typedef struct mixed_work {
     const td_update_rule *rule;
     const td_kernel_call *call;
-    bool past;
 } mixed_work;
 
-static void update_range(void *context, int64_t begin, int64_t end)
+static mixed_part part_at(const td_kernel_call *call, int32_t index)
+{
+    const td_tensor *inputs = &call->inputs[index * PART_INPUTS];
+    mixed_part part = {.inputs = inputs, .copy = call->n_outputs ? &call->outputs[index] : NULL, .factor = 1};
+    if (inputs[SUM].kind != TD_NONE && ((const double *)inputs[MICRO].data)[0] == 0)
+        part.sum = inputs[SUM].data;
+    if (inputs[FACTOR].kind != TD_NONE)
+        part.factor = *(const float *)inputs[FACTOR].data;
+    return part;
+}
+
+static int64_t blocks_of(const td_tensor *part)
+{
+    return (td_cpu_elements(&part[PARAMETER]) + TD_CPU_BLOCK - 1) / TD_CPU_BLOCK;
+}
+
+/* Blocks [begin, end) of all parts, one behind the other. */
+static void update_blocks(void *context, int64_t begin, int64_t end)
 {
     const mixed_work *work = context;
-    const td_tensor *inputs = work->call->inputs, *gradient = &inputs[GRADIENT], *copy = &inputs[COPY];
-    float wide[PIECE];
-    for (int64_t at = begin; at < end; at += PIECE) {
-        int64_t n = end - at < PIECE ? end - at : PIECE;
-        float *states[TD_UPDATE_MOST_STATES] = {NULL}, *parameter = (float *)inputs[PARAMETER].data + at;
-        const float *from = wide;
-        for (int32_t s = STATES; s < work->call->n_inputs; s++)
-            states[s - STATES] = (float *)inputs[s].data + at;
-        if (gradient->dtype == TD_F32)
-            from = (const float *)gradient->data + at;
-        else
-            widen((const uint16_t *)gradient->data + at, gradient->dtype, n, wide);
-        work->rule->update(parameter, states, from, n, inputs[COEFFICIENTS].data);
-        copy_out(parameter, copy->dtype, n, (uint16_t *)copy->data + at, work->past);
+    bool past = false;
+    int64_t first = 0;
+    for (int32_t p = 0; p < work->call->n_inputs / PART_INPUTS && first < end; p++) {
+        const mixed_part part = part_at(work->call, p);
+        const int64_t blocks = blocks_of(part.inputs), n = td_cpu_elements(&part.inputs[PARAMETER]);
+        const int64_t from = begin > first ? begin - first : 0, to = end - first < blocks ? end - first : blocks;
+        const bool long_copy = part.copy && n >= LONG_COPY;
+        if (from < to)
+            update_span(work->rule, &part, from * TD_CPU_BLOCK, to * TD_CPU_BLOCK < n ? to * TD_CPU_BLOCK : n,
+                        long_copy);
+        past = past || (long_copy && from < to);
+        first += blocks;
     }
 #ifdef __F16C__
-    if (work->past)
+    if (past)
         _mm_sfence();
 #endif
 }
@@ -103,9 +146,11 @@ static void update_range(void *context, int64_t begin, int64_t end)
 static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
-    int64_t n = td_cpu_elements(&call->inputs[PARAMETER]);
-    mixed_work work = {td_update_rule_of(call), call, n >= LONG_COPY};
-    td_cpu_for(team, n, TD_CPU_BLOCK, update_range, &work);
+    const mixed_work work = {td_update_rule_of(call), call};
+    int64_t blocks = 0;
+    for (int32_t first = 0; first < call->n_inputs; first += PART_INPUTS)
+        blocks += blocks_of(&call->inputs[first]);
+    td_cpu_for(team, blocks, 1, update_blocks, (void *)(uintptr_t)&work);
     return NULL;
 }
 

@@ -1,0 +1,311 @@
+/* What the host does with the gradient of an offloaded parameter becomes one pass over memory: part of the pass offload.
+ *
+ *     gradient bf16 -> cast -> accumulate -> clip_gradient -> adamw           W -> cast bf16 (each forward)
+ *     gradient bf16 -> update_mixed(W, gradient, sum, factor) -> W in bf16
+ *
+ * The update takes the gradient as it crossed, adds it to the sum of the window's earlier micro-batches, clips, updates and copies the
+ * parameter out in 16 bit where all that read it are casts to that. In a window's last micro-batch the sum itself is left alone
+ * (td_plan_node.before_last); the norm's squares are of what the update will see. A rule that is not elementwise keeps its own op, with a
+ * copy after it ("copy_out"). Nothing here changes a bit: each part of the pass rounds as the op that it stands for.
+ *
+ * What is read elsewhere stays: a gradient that somebody else wants in f32 is still made. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "partition/offload.h"
+
+typedef struct folding {
+    td_plan *plan;
+    td_graph *graph;
+    td_folded *folded;
+    int32_t *uses; /* of each value that there was: nodes that read it, and outputs */
+} folding;
+
+static td_status *no_memory(const char *name)
+{
+    return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the update of \"%s\"", name);
+}
+
+static bool is_op(const td_node *node, const char *name)
+{
+    return strcmp(node->op->name, name) == 0;
+}
+
+static bool is_narrow(td_dtype dtype)
+{
+    return dtype == TD_BF16 || dtype == TD_F16;
+}
+
+/* The node of op `op` that makes a value, or NULL. */
+static td_node *maker(const folding *f, int32_t value, const char *op)
+{
+    int32_t producer = value < 0 ? -1 : f->graph->values[value].producer;
+    td_node *node = producer < 0 ? NULL : &f->graph->nodes[producer];
+    return node && is_op(node, op) ? node : NULL;
+}
+
+static void count_uses(folding *f)
+{
+    for (int32_t n = 0; n < f->graph->n_nodes; n++)
+        for (int32_t i = 0; i < f->graph->nodes[n].n_inputs; i++)
+            if (f->graph->nodes[n].inputs[i] >= 0)
+                f->uses[f->graph->nodes[n].inputs[i]]++;
+    for (int32_t i = 0; i < f->plan->n_outputs; i++)
+        f->uses[f->plan->outputs[i]]++;
+}
+
+/* ---- who reads a parameter in 16 bit --------------------------------------------------------------------------------------- */
+
+/* Of each parameter on the host that casts to one 16-bit dtype alone read: that dtype; of the casts' results: the parameter. */
+static void find_narrow(folding *f)
+{
+    const td_graph *graph = f->graph;
+    td_folded *folded = f->folded;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs && node->phase != TD_UPDATE; i++) {
+            int32_t v = node->inputs[i];
+            if (v < 0 || graph->values[v].class != TD_CLASS_PARAMETER ||
+                !f->plan->sites[f->plan->values[v].device].is_host)
+                continue;
+            td_dtype to = node->n_outputs ? graph->values[node->outputs[0]].dtype : TD_F32;
+            bool casts = is_op(node, "cast") && is_narrow(to) && graph->values[v].dtype == TD_F32 && !node->target &&
+                         f->plan->nodes[n].device == f->plan->host;
+            bool same = folded->dtype[v] == TD_DTYPE_COUNT || folded->dtype[v] == to;
+            folded->dtype[v] = casts && same ? to : TD_F32;
+            if (casts)
+                folded->cast_of[node->outputs[0]] = v;
+        }
+    }
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        int32_t of = folded->cast_of[v];
+        if (folded->dtype[v] == TD_DTYPE_COUNT)
+            folded->dtype[v] = TD_F32;
+        if (of >= 0 && !is_narrow(folded->dtype[of]))
+            folded->cast_of[v] = -1;
+    }
+}
+
+/* ---- one update ------------------------------------------------------------------------------------------------------------ */
+
+/* What the gradient of an update is made of. */
+typedef struct chain {
+    int32_t gradient, sum, micro, factor; /* values; sum, micro and factor may be -1 */
+    int32_t whole;                        /* what the squares are of: the sum, or the gradient in f32 */
+    int32_t accumulate;                   /* the node of the sum */
+} chain;
+
+static bool is_squares_of(const td_node *node, int32_t value)
+{
+    return is_op(node, "gradient_squares") && node->inputs[0] == value;
+}
+
+/* Whether the update, or its clipping, and sums of squares alone read a value: then it need not be whole in memory. */
+static bool is_read_by_squares_alone(const folding *f, int32_t value)
+{
+    int32_t squares = 0;
+    for (int32_t n = 0; n < f->graph->n_nodes; n++)
+        squares += is_squares_of(&f->graph->nodes[n], value);
+    return f->uses[value] == squares + 1;
+}
+
+/* A gradient in f32, or what it is in 16 bit before it is widened. */
+static int32_t behind_cast(const folding *f, int32_t value)
+{
+    const td_node *cast = maker(f, value, "cast");
+    return cast && is_narrow(f->graph->values[cast->inputs[0]].dtype) ? cast->inputs[0] : value;
+}
+
+static chain find_chain(const folding *f, const td_node *update)
+{
+    chain c = {.gradient = update->inputs[1], .sum = -1, .micro = -1, .factor = -1, .accumulate = -1};
+    const td_node *clip = maker(f, c.gradient, "clip_gradient");
+    if (clip && f->uses[c.gradient] == 1) {
+        c.factor = clip->inputs[1];
+        c.gradient = clip->inputs[0];
+    }
+    c.whole = c.gradient;
+    const td_node *accumulate = maker(f, c.gradient, "accumulate");
+    if (accumulate && is_read_by_squares_alone(f, c.gradient)) {
+        c.sum = c.gradient;
+        c.micro = accumulate->inputs[1];
+        c.accumulate = f->graph->values[c.gradient].producer;
+        c.gradient = accumulate->inputs[0];
+    }
+    c.gradient = behind_cast(f, c.gradient);
+    return c;
+}
+
+static td_status *widen_squares(td_node *squares, const chain *c)
+{
+    int32_t *inputs = NULL;
+    if (c->sum < 0) {
+        squares->inputs[0] = c->gradient;
+        return NULL;
+    }
+    TD_TRY(TD_NEW(inputs, 3));
+    inputs[0] = c->gradient;
+    inputs[1] = c->sum;
+    inputs[2] = c->micro;
+    td_free(squares->inputs);
+    squares->inputs = inputs;
+    squares->n_inputs = 3;
+    return NULL;
+}
+
+/* The other readers of what the update takes apart. */
+static td_status *rewire(folding *f, const chain *c)
+{
+    for (int32_t n = 0; f->plan->reports_norm && n < f->graph->n_nodes; n++)
+        if (c->whole != c->gradient && is_squares_of(&f->graph->nodes[n], c->whole))
+            TD_TRY(widen_squares(&f->graph->nodes[n], c));
+    if (c->accumulate >= 0)
+        f->plan->nodes[c->accumulate].before_last = true;
+    td_node *sum = maker(f, c->whole, "accumulate");
+    sum = sum ? sum : maker(f, c->whole, "accumulate_replicas");
+    if (sum)
+        sum->inputs[0] = behind_cast(f, sum->inputs[0]); /* it widens by itself */
+    return NULL;
+}
+
+/* The node's name is free for another, and it touches nothing any more. */
+static td_status *retire(folding *f, td_node *node)
+{
+    char *name = td_format("%s/apart", node->name);
+    if (!name)
+        return no_memory(node->name);
+    td_name_map_remove(&f->graph->node_names, node->name);
+    td_free(node->name);
+    node->name = name;
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        node->inputs[i] = -1;
+    return td_name_map_put(&f->graph->node_names, name, (int32_t)(node - f->graph->nodes));
+}
+
+/* A node at the end of the graph takes over the place of node `from`. */
+static td_status *place_like(folding *f, int32_t from)
+{
+    TD_TRY(td_plan_follow(f->plan));
+    td_plan_node *to = &f->plan->nodes[f->graph->n_nodes - 1];
+    td_node *node = &f->graph->nodes[f->graph->n_nodes - 1];
+    node->delayed = f->graph->nodes[from].delayed;
+    to->device = f->plan->nodes[from].device;
+    to->lane = f->plan->nodes[from].lane;
+    to->cause = td_strdup(f->plan->nodes[from].cause);
+    for (int32_t i = 0; i < node->n_outputs; i++)
+        f->plan->values[node->outputs[i]].device = to->device;
+    return to->cause ? NULL : no_memory(node->name);
+}
+
+static void note_copy(folding *f, int32_t parameter, td_value copy)
+{
+    f->graph->values[copy.id].class = TD_CLASS_STAGING;
+    f->graph->values[copy.id].parameter = parameter;
+    f->folded->copy[parameter] = copy.id;
+}
+
+/* The rule's own op stays; its result is copied out after it. */
+static td_status *copy_after(folding *f, int32_t update, int32_t parameter, td_dtype dtype)
+{
+    const td_value input = {f->graph, parameter};
+    const td_attr attr = TD_STRING("dtype", td_dtype_name(dtype));
+    char *name = td_format("%s/copy_out", f->graph->values[parameter].name);
+    if (!name)
+        return no_memory(f->graph->values[parameter].name);
+    td_value copy = td_graph_add1(f->graph, "copy_out", name, &input, 1, &attr, 1);
+    td_free(name);
+    if (f->graph->failed)
+        return td_graph_check(f->graph);
+    TD_TRY(place_like(f, update));
+    note_copy(f, parameter, copy);
+    return NULL;
+}
+
+static td_status *fold_update(folding *f, int32_t id, td_dtype dtype)
+{
+    enum { GRADIENT = 1, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, INPUTS = STATES + TD_MAX_SLOTS };
+    td_graph *graph = f->graph;
+    td_node *update = &graph->nodes[id];
+    const chain c = find_chain(f, update);
+    const int32_t parameter = update->inputs[0];
+    const bool copies = is_narrow(dtype);
+    td_value inputs[INPUTS] = {{graph, parameter}, {graph, c.gradient}}, copy = TD_NO_VALUE;
+    const int32_t others[] = {c.sum, c.micro, c.factor, update->inputs[2]};
+    for (int32_t i = 0; i < 4; i++)
+        inputs[SUM + i] = (td_value){graph, others[i]};
+    for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
+        inputs[STATES + s] = (td_value){graph, 3 + s < update->n_inputs ? update->inputs[3 + s] : -1};
+    const td_attr attrs[] = {TD_STRING("rule", update->op->name), TD_STRING("copy", copies ? td_dtype_name(dtype) : ""),
+                             TD_INT("outputs", copies)};
+    char *name = td_strdup(update->name);
+    if (!name)
+        return no_memory(update->name);
+    td_status *status = rewire(f, &c);
+    if (!status)
+        status = retire(f, update);
+    if (!status) {
+        f->folded->gone[id] = true;
+        td_graph_add(graph, "update_mixed", name, inputs, INPUTS, attrs, 3, &copy, copies);
+        status = graph->failed ? td_graph_check(graph) : place_like(f, id);
+    }
+    td_free(name);
+    if (!status && copies)
+        note_copy(f, parameter, copy);
+    return status;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+
+static td_status *fold_all(folding *f)
+{
+    const int64_t n_nodes = f->graph->n_nodes;
+    for (int32_t n = 0; n < n_nodes; n++) {
+        const td_node *node = &f->graph->nodes[n];
+        const td_rule *rule = node->phase == TD_UPDATE ? td_rule_find(node->op->name) : NULL;
+        int32_t parameter = rule ? node->inputs[0] : -1;
+        if (parameter < 0 || !f->plan->values[parameter].offloaded || f->graph->values[parameter].dtype != TD_F32)
+            continue;
+        td_dtype dtype = f->folded->dtype[parameter];
+        if (td_rule_is_elementwise(rule))
+            TD_TRY(fold_update(f, n, dtype));
+        else if (is_narrow(dtype))
+            TD_TRY(copy_after(f, n, parameter, dtype));
+    }
+    return NULL;
+}
+
+td_status *td_fold_offloaded(td_plan *plan, td_folded *out)
+{
+    folding f = {.plan = plan, .graph = plan->graph, .folded = out};
+    const int64_t n_values = plan->graph->n_values, n_nodes = plan->graph->n_nodes;
+    TD_TRY(TD_NEW(out->dtype, n_values + 1));
+    TD_TRY(TD_NEW(out->cast_of, n_values + 1));
+    TD_TRY(TD_NEW(out->copy, n_values + 1));
+    TD_TRY(TD_NEW(out->gone, n_nodes + 1));
+    out->n_values = n_values;
+    out->n_nodes = n_nodes;
+    for (int64_t v = 0; v < n_values; v++) {
+        out->dtype[v] = TD_DTYPE_COUNT;
+        out->cast_of[v] = out->copy[v] = -1;
+    }
+    find_narrow(&f);
+    if (!plan->training)
+        return NULL;
+    td_status *status = TD_NEW(f.uses, n_values + 1);
+    plan->graph->phase = TD_UPDATE;
+    if (!status) {
+        count_uses(&f);
+        status = fold_all(&f);
+    }
+    plan->graph->phase = TD_FORWARD;
+    td_free(f.uses);
+    return status;
+}
+
+void td_folded_deinit(td_folded *folded)
+{
+    td_free(folded->dtype);
+    td_free(folded->cast_of);
+    td_free(folded->copy);
+    td_free(folded->gone);
+}
