@@ -52,8 +52,7 @@ typedef struct comparison {
     td_train_options single_options;
     witness witnesses[MOST_WITNESSES];
     int32_t n_witnesses;
-    double path_s;          /* the critical path of the cut step; 0: not known */
-    int32_t path_estimated; /* ops of it that were estimated */
+    td_bench_path path; /* of the cut step */
 } comparison;
 
 static bool on_step(void *context, const td_step_report *report)
@@ -155,7 +154,7 @@ static td_status *find_path(comparison *c)
         status = td_measured_ops_read(c->witnesses[i].side.session, c->witnesses[i].side.plan, c->witnesses[i].device,
                                       &ops[n++]);
     if (!status && were_timed(&ops[0]))
-        status = td_bench_critical_path(c->sides[0].plan, &counters, ops, n, &c->path_s, &c->path_estimated);
+        status = td_bench_critical_path(c->sides[0].plan, &counters, ops, n, &c->path);
     for (int32_t i = 0; i < n; i++)
         td_measured_ops_deinit(&ops[i]);
     return status;
@@ -225,16 +224,36 @@ static json_t *side_json(side *s)
                      (double)s->loss, "devices", devices, "parameters_checksum", checksum);
 }
 
+/* As summary.json has it. */
+static double overlap_reached(const comparison *c)
+{
+    td_session_counters counters = td_session_read_counters(c->sides[0].session);
+    return counters.copy_or_host_s > 0 ? 1 - counters.exposed_s / counters.copy_or_host_s : 1;
+}
+
+static void print_overlap(const comparison *c, FILE *out)
+{
+    const double reached = overlap_reached(c), allowed = td_bench_overlap_allowed(&c->path);
+    if (c->path.seconds <= 0 || c->path.others_s <= 0)
+        return;
+    fprintf(out,
+            "\n  copies and host work hidden behind the accelerators: %.1f %%, where the critical path allows %.1f %%",
+            100 * reached, 100 * allowed);
+    if (allowed > 0)
+        fprintf(out, " (%.0f %% of it)", 100 * reached / allowed);
+}
+
 static td_status *print_json(comparison *c, FILE *out)
 {
-    json_t *path = c->path_s > 0 ? json_real(1e3 * c->path_s) : json_null();
-    return td_json_print(json_pack("{s:s, s:I, s:s, s:b, s:b, s:o, s:i, s:o, s:o}", "model", c->setup->name, "steps",
-                                   (json_int_t)c->sides[0].statistics.n, "single_device", c->single,
-                                   "memory_limit_lifted", (int)c->lifted, "same_parameters",
-                                   c->sides[0].checksum == c->sides[1].checksum, "critical_path_ms", path,
-                                   "critical_path_estimated_ops", (int)c->path_estimated, "plan",
-                                   side_json(&c->sides[0]), "single", side_json(&c->sides[1])),
-                         out);
+    json_t *path = c->path.seconds > 0 ? json_real(1e3 * c->path.seconds) : json_null();
+    json_t *allowed = c->path.seconds > 0 ? json_real(td_bench_overlap_allowed(&c->path)) : json_null();
+    return td_json_print(
+        json_pack("{s:s, s:I, s:s, s:b, s:b, s:o, s:i, s:f, s:o, s:o, s:o}", "model", c->setup->name, "steps",
+                  (json_int_t)c->sides[0].statistics.n, "single_device", c->single, "memory_limit_lifted",
+                  (int)c->lifted, "same_parameters", c->sides[0].checksum == c->sides[1].checksum, "critical_path_ms",
+                  path, "critical_path_estimated_ops", (int)c->path.estimated, "overlap", overlap_reached(c),
+                  "overlap_allowed", allowed, "plan", side_json(&c->sides[0]), "single", side_json(&c->sides[1])),
+        out);
 }
 
 static void add_memory_rows(comparison *c, td_table *table)
@@ -278,14 +297,15 @@ static td_status *print_table(comparison *c, FILE *out)
     fprintf(out, "%s, batch %lld, %lld steps each, interleaved\n\n", c->setup->name, (long long)c->setup->batch,
             (long long)c->sides[0].statistics.n);
     TD_TRY(td_table_print(&table, "  ", out));
-    if (c->path_s > 0)
+    if (c->path.seconds > 0)
         fprintf(out,
                 "\n  critical path of the cut step, from times of its ops on one device each: %s; the step takes %.2f "
                 "of it",
-                td_format_seconds(time[0][0], c->path_s),
-                td_statistics_quantile(&c->sides[0].statistics, 0.5) / c->path_s);
-    if (c->path_s > 0 && c->path_estimated)
-        fprintf(out, "; %d ops of it did not run there in this shape and are estimated", (int)c->path_estimated);
+                td_format_seconds(time[0][0], c->path.seconds),
+                td_statistics_quantile(&c->sides[0].statistics, 0.5) / c->path.seconds);
+    if (c->path.seconds > 0 && c->path.estimated)
+        fprintf(out, "; %d ops of it did not run there in this shape and are estimated", (int)c->path.estimated);
+    print_overlap(c, out);
     fprintf(out, "\n  parameters after the last step are %s\n",
             c->sides[0].checksum == c->sides[1].checksum ? "the same, bit for bit" : "not the same");
     return NULL;

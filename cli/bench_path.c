@@ -86,11 +86,46 @@ static double find(const measured *m, const char *device, const char *name)
     return -1;
 }
 
+/* Of an op that is several here and was one each there; negative where one of them was not measured. */
+static double find_parts(const measured *m, const char *device, const char *names)
+{
+    double seconds = 0;
+    for (const char *at = names; *at;) {
+        const size_t length = strcspn(at, " ");
+        char name[256];
+        (void)snprintf(name, sizeof name, "%.*s", (int)length, at);
+        const double part = find(m, device, name);
+        if (part < 0)
+            return -1;
+        seconds += part;
+        at += length + (at[length] == ' ');
+    }
+    return *names ? seconds : -1;
+}
+
 static double copy_seconds(const measured *m, const td_plan *plan, int32_t node)
 {
     const td_device_properties *link = &plan->sites[plan->nodes[node].device].properties;
     double bytes = m->copied_share * plan->nodes[node].cost.bytes_read;
     return link->link_latency_s + (link->link_bytes_per_s > 0 ? bytes / link->link_bytes_per_s : 0);
+}
+
+/* A node's name in a run where nothing of it is split off; *out_factor: how much longer it takes here. */
+static void usual_name(const td_plan *plan, int32_t node, const measured *m, char *name, size_t bytes,
+                       double *out_factor)
+{
+    const td_plan_node *p = &plan->nodes[node];
+    const td_node *info = &plan->graph->nodes[node];
+    const char *suffix = p->early == TD_EARLY_FIRST || info->speculates ? "/early" : "";
+    *out_factor = p->early == TD_EARLY_FIRST ? m->early_share : p->early == TD_EARLY_REST ? 1 - m->early_share : 1;
+    (void)snprintf(name, bytes, "%.*s%s", (int)(strlen(info->name) - strlen(suffix)), info->name,
+                   info->speculates ? "/update" : "");
+    if (info->speculates) { /* beside what the update reads and writes it writes the log */
+        double arrays = 1;
+        for (int32_t i = 6; i < info->n_inputs; i++)
+            arrays += info->inputs[i] >= 0;
+        *out_factor = (1 + 3 * arrays) / (1 + 2 * arrays);
+    }
 }
 
 static double seconds_of(const void *context, const td_plan *plan, int32_t node)
@@ -102,32 +137,49 @@ static double seconds_of(const void *context, const td_plan *plan, int32_t node)
         return copy_seconds(m, plan, node);
     if (info->op->flags & TD_OP_VIEW)
         return 0;
-    double share = p->early == TD_EARLY_FIRST ? m->early_share : p->early == TD_EARLY_REST ? 1 - m->early_share : 1;
+    if (info->settles) /* next to nothing; the run that was measured had the whole update under this name */
+        return p->seconds;
+    double share = 1;
     char name[512];
-    size_t length = strlen(info->name), early = strlen("/early");
-    if (p->early == TD_EARLY_FIRST && length > early && length < sizeof name) {
-        memcpy(name, info->name, length - early);
-        name[length - early] = 0;
-    } else {
-        (void)snprintf(name, sizeof name, "%s", info->name);
-    }
+    usual_name(plan, node, m, name, sizeof name, &share);
     double seconds = find(m, plan->sites[p->device].name, name);
+    if (seconds < 0)
+        seconds = find_parts(m, plan->sites[p->device].name, td_attr_string(info->attrs, info->n_attrs, "names", ""));
     if (seconds < 0)
         ++*m->estimated;
     return share * (seconds < 0 ? p->seconds : seconds);
 }
 
+/* The accelerators' share of the work, and the rest: hosts and copies. */
+static void add_up(const td_plan *plan, const measured *m, td_bench_path *out)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_plan_node *p = &plan->nodes[n];
+        const bool accelerator = p->lane == TD_QUEUE_COMPUTE && !plan->sites[p->device].is_host;
+        *(accelerator ? &out->accelerator_s : &out->others_s) += seconds_of(m, plan, n);
+    }
+}
+
 td_status *td_bench_critical_path(const td_plan *plan, const td_session_counters *counters, const td_measured_ops *all,
-                                  int32_t n, double *out_seconds, int32_t *out_estimated)
+                                  int32_t n, td_bench_path *out)
 {
     int64_t to_device = 0, to_host = 0;
-    measured m = {.all = all, .n = n, .copied_share = 1, .estimated = out_estimated};
-    *out_estimated = 0;
+    int32_t again = 0;
+    measured m = {.all = all, .n = n, .copied_share = 1, .estimated = &again};
+    *out = (td_bench_path){0};
     td_plan_copy_bytes(plan, NULL, &to_device, &to_host);
     if (counters->bags_looked_up)
         m.early_share = (double)counters->bags_looked_up_early / (double)counters->bags_looked_up;
     if (to_device + to_host && counters->steps)
         m.copied_share = (double)(counters->to_device_bytes + counters->to_host_bytes) /
                          ((double)(to_device + to_host) * (double)counters->steps);
-    return td_plan_critical_path(plan, seconds_of, &m, out_seconds);
+    add_up(plan, &m, out);
+    m.estimated = &out->estimated;
+    return td_plan_critical_path(plan, seconds_of, &m, &out->seconds);
+}
+
+double td_bench_overlap_allowed(const td_bench_path *path)
+{
+    const double idle = path->seconds - path->accelerator_s;
+    return path->others_s > 0 && idle > 0 ? 1 - (idle < path->others_s ? idle / path->others_s : 1) : 1;
 }

@@ -18,11 +18,20 @@ td_status *td_measured_ops_read(const td_session *session, const td_plan *plan, 
                                 td_measured_ops *out_ops) TD_MUST_USE;
 void td_measured_ops_deinit(td_measured_ops *ops);
 
+typedef struct td_bench_path {
+    double seconds;                 /* of the critical path; 0: not known */
+    double accelerator_s, others_s; /* of all work of a step: accelerators, and host and copies */
+    int32_t estimated; /* ops that did not run there in this shape (fused with others across what is a cut here): they
+                                     * take what the plan estimates */
+} td_bench_path;
+
 /* The path of `plan`. Ops take what they took on their device in `all`; those that one op stood for there, an equal share of it;
- * the two parts of a lookup that was split share its time as they shared its bags (`counters`: of the cut run); copies take
- * their bytes over the link as stated. *out_estimated: ops that did not run there in this shape (fused with others across what
- * is a cut here); they take what the plan estimates. */
+ * the two parts of a lookup that was split share its time as they shared its bags (`counters`: of the cut run); an update that is made
+ * before the norm is known takes what the update took, and its log's bytes more; copies take their bytes over the link as stated. */
 td_status *td_bench_critical_path(const td_plan *plan, const td_session_counters *counters, const td_measured_ops *all,
-                                  int32_t n, double *out_seconds, int32_t *out_estimated) TD_MUST_USE;
+                                  int32_t n, td_bench_path *out) TD_MUST_USE;
+/* The share of host and copy work that accelerators can hide: what the critical path takes beyond all of the accelerators' work
+ * they must idle for. */
+double td_bench_overlap_allowed(const td_bench_path *path);
 
 #endif

@@ -322,6 +322,7 @@ td_status *td_setup_options(td_section root, int64_t steps, td_train_options *ou
     if (out_options->offload_optimizer == TD_OFFLOAD_CPU)
         out_options->offload_ratio = td_section_float(root, "offload.ratio");
     out_options->offload_delayed = td_section_bool(root, "offload.delayed");
+    out_options->no_speculation = !td_section_bool(root, "offload.speculate");
     out_options->offload_embedding = !strcmp(td_section_string(root, "offload.embedding"), "cpu");
     return NULL;
 }

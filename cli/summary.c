@@ -107,7 +107,9 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
     if (!isnan(summary->generator_auc))
         json_object_set_new(metrics, "generator_auc", json_real(summary->generator_auc));
     *out_json = json_pack(
-        "{s:I, s:I, s:o, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:o, s:o, s:s, s:I, s:s}",
+        "{s:I, s:I, s:o, s:I, s:o, s:o, s:{s:f, s:f}, s:f, s:f, s:o, s:o, s:{s:i, s:i}, s:f, s:{s:I, s:I, s:I}, s:o, "
+        "s:o, s:s, s:I, "
+        "s:s}",
         "steps", (json_int_t)training->steps, "skipped_steps",
         (json_int_t)(training->steps - td_store_updates(training->store)), "loss_scale", loss_scale_json(training),
         "samples", (json_int_t)samples_so_far(training), "loss", loss_json(training), "metrics", metrics, "step_ms",
@@ -115,8 +117,10 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
         copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
-        overlap_of(&counters), "early_lookup", early_json(&counters), "ledger", ledger, "parameters_checksum", text,
-        "seed", (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
+        overlap_of(&counters), "speculation", "speculated", (json_int_t)counters.speculated, "missed",
+        (json_int_t)counters.missed, "resting", (json_int_t)counters.resting, "early_lookup", early_json(&counters),
+        "ledger", ledger, "parameters_checksum", text, "seed",
+        (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
     return *out_json ? NULL
                      : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
 }
@@ -139,6 +143,14 @@ static void print_skipped(const td_training *training, FILE *stream)
         fprintf(stream, "; the loss scale is %g now\n", td_store_loss_scale(training->store));
 }
 
+static void print_speculation(const td_session_counters *counters, FILE *stream)
+{
+    if (counters->speculated + counters->resting)
+        fprintf(stream,
+                "  clipping: %lld steps updated before their norm was known, %lld of them undone, %lld waited for it\n",
+                (long long)counters->speculated, (long long)counters->missed, (long long)counters->resting);
+}
+
 static void print_result(const td_summary *summary, FILE *stream)
 {
     char clock[32];
@@ -159,6 +171,7 @@ static void print_result(const td_summary *summary, FILE *stream)
         fprintf(stream, ", test loss %.4f", value);
     fputc('\n', stream);
     print_skipped(summary->training, stream);
+    print_speculation(&summary->training->counters, stream);
 }
 
 static bool has_accelerator(const td_training *training)

@@ -58,7 +58,8 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
         d->inputs[i] = (td_type){info->kind, info->dtype, info->shape, info->entries};
         bool state =
             info->class == TD_CLASS_PARAMETER || info->class == TD_CLASS_STATE || info->class == TD_CLASS_REPLICA;
-        if (port->flags & TD_PORT_WRITES && !state)
+        bool made = port->flags & TD_PORT_AFTER && info->producer >= 0; /* written again after its maker */
+        if (port->flags & TD_PORT_WRITES && !state && !made)
             return TD_ERROR(TD_INVALID_ARGUMENT,
                             "%s: input %d (%s) is written, so it must be a parameter or state, not \"%s\"", d->op->name,
                             i, port->name, info->name);

@@ -51,6 +51,8 @@ typedef struct td_node {
     td_phase phase;
     bool
         delayed; /* part of the update of the window before: waits for no gate, runs in a window that is left out too */
+    bool speculates; /* an update that may have to be undone: waits for no gate */
+    bool settles;    /* what undoes it, or not: it looks itself at what others wait for the gate for */
     int32_t forward; /* of a backward node: the node it differentiates, or computes again; else -1 */
     int32_t after;   /* a value that must be there before this node begins, though it does not read it; else -1 */
     td_host_function host_function;

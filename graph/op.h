@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-enum { TD_MAX_PORTS = 12 };
+enum { TD_MAX_PORTS = 14 };
 
 typedef enum td_port_flags {
     TD_PORT_OPTIONAL = 1,    /* may be absent (kind TD_NONE) */

@@ -115,7 +115,7 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, const int
         }
         if (node->after >= 0)
             add_edge(&sink, graph->values[node->after].producer, n);
-        if (graph->gated && node->phase == TD_UPDATE && !node->delayed)
+        if (graph->gated && node->phase == TD_UPDATE && !node->delayed && !node->speculates)
             add_edge(&sink, graph->values[graph->gate].producer, n);
         if (graph->gated && node->op->flags & TD_OP_KEEPS)
             add_edge(&sink, graph->values[graph->sum_gate].producer, n);

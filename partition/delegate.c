@@ -18,6 +18,8 @@ static bool may_delegate(const td_plan *plan, const td_cluster *cluster)
     for (int32_t i = 0; i < cluster->n; i++)
         if (plan->graph->nodes[plan->sequence[cluster->first + i]].host_function ||
             plan->graph->nodes[plan->sequence[cluster->first + i]].delayed ||
+            plan->graph->nodes[plan->sequence[cluster->first + i]].speculates ||
+            plan->graph->nodes[plan->sequence[cluster->first + i]].settles ||
             plan->graph->nodes[plan->sequence[cluster->first + i]].op->flags & TD_OP_REMOTE ||
             plan->nodes[plan->sequence[cluster->first + i]].before_last ||
             plan->nodes[plan->sequence[cluster->first + i]].once != plan->nodes[plan->sequence[cluster->first]].once)

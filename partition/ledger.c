@@ -54,6 +54,9 @@ static int compare_spans(const void *a, const void *b)
 
 static td_ledger_class made_class(const td_plan *plan, int32_t value)
 {
+    const int32_t producer = plan->graph->values[value].producer;
+    if (producer >= 0 && plan->graph->nodes[producer].speculates)
+        return TD_LEDGER_LOG;
     switch (plan->graph->values[value].class) {
     case TD_CLASS_GRADIENT:
         return TD_LEDGER_GRADIENTS;
@@ -162,6 +165,8 @@ int64_t td_plan_parameter_count(const td_plan *plan)
 /* The offloaded parameter that a node updates or does something to the gradient of, or -1. */
 static int32_t offloaded_of(const td_plan *plan, const td_node *node)
 {
+    if (node->settles) /* has nothing to do but where an early step was wrong */
+        return -1;
     int32_t parameter = td_plan_updated(plan, node);
     if (parameter < 0 && node->phase != TD_UPDATE && node->n_outputs)
         parameter = plan->graph->values[node->outputs[0]].parameter;

@@ -122,11 +122,12 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->host = request->host_site;
     plan->standard = request->default_site;
     plan->loss = request->loss;
-    plan->seed = plan->random = plan->micro = plan->divisor = plan->sample_extent = -1;
+    plan->seed = plan->random = plan->micro = plan->divisor = plan->speculate = plan->sample_extent = -1;
     plan->replicas = plan->most_accumulated = 1;
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;
     plan->on_nan = request->options->on_nan;
+    plan->clip_norm = request->options->clip_norm;
     plan->delayed = plan->training && request->options->offload_delayed;
     plan->most_skipped = request->options->most_skipped;
     plan->stochastic_rounding = request->options->stochastic_rounding;

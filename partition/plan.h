@@ -189,8 +189,10 @@ struct td_plan {
     int64_t most_skipped; /* in a row */
     uint64_t random_seed;
     int32_t loss, seed, random; /* values; -1: none */
-    int32_t micro;   /* value: how far a window is (graph/ops/accumulate.c); -1: a window is one micro-batch */
-    int32_t divisor; /* value: what sums of gradients are to be divided by; -1: the seed says it */
+    int32_t micro;     /* value: how far a window is (graph/ops/accumulate.c); -1: a window is one micro-batch */
+    int32_t speculate; /* value: whether a window's updates are made early (speculate.c); -1: none ever is */
+    double clip_norm;  /* 0: gradients are not clipped */
+    int32_t divisor;   /* value: what sums of gradients are to be divided by; -1: the seed says it */
     int32_t replicas, most_accumulated; /* of a window; micro-batches of a replica, at most */
     td_reduction reduction;
     td_accumulate_changes changes; /* the first is from step 1 on */

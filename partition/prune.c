@@ -85,7 +85,7 @@ td_status *td_graph_prune(td_graph *graph, const bool *keep, const bool *keep_va
 
 void td_plan_renumber(td_plan *plan, const int32_t *map)
 {
-    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random, &plan->micro, &plan->divisor};
+    int32_t *const ids[] = {&plan->loss, &plan->seed, &plan->random, &plan->micro, &plan->divisor, &plan->speculate};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
     if (plan->graph->gated) {

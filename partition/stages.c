@@ -140,6 +140,8 @@ static void give_stages(const td_plan *plan, const td_edges *edges, const int32_
 /* The parameter of a node that comes after the norm of all gradients: its clipping, its update, its refresh. -1: none. */
 static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
 {
+    if (node->speculates) /* comes as soon as its gradient */
+        return -1;
     int32_t parameter = td_plan_updated(plan, node);
     if (parameter < 0 && strcmp(node->op->name, "clip_gradient") == 0)
         parameter = plan->graph->values[node->outputs[0]].parameter;

@@ -102,7 +102,8 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     in->before_last = p->before_last;
     in->updates = node->phase == TD_UPDATE;
     in->delayed = node->delayed;
-    in->guarded = (in->updates && !in->delayed) || node->op->flags & TD_OP_KEEPS;
+    in->speculates = node->speculates;
+    in->guarded = (in->updates && !in->delayed && !in->speculates && !node->settles) || node->op->flags & TD_OP_KEEPS;
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;
@@ -296,6 +297,7 @@ td_status *td_session_bind(td_session *session)
     TD_TRY(TD_NEW(session->clusters, plan->n_clusters + 1));
     for (int32_t c = 0; c < plan->n_clusters; c++)
         TD_TRY(bind_cluster(session, c));
+    TD_TRY(td_session_bind_speculation(session));
     return td_session_bind_inputs(session);
 }
 

@@ -236,54 +236,85 @@ static bool may_run(const td_session *session, const td_instruction *in, int64_t
     return in->updates ? td_session_step_is_finite(session, step) : td_session_loss_is_finite(session, step);
 }
 
-/* Of a held step only what belongs to the window before is done, and not even that where the window is lost already. */
-static bool is_left_out(const td_session *session, const td_instruction *in, const td_step_slot *slot, bool held)
+/* How much of a step is still done. */
+typedef enum run_mode {
+    RUN_ALL,
+    RUN_LATE, /* it is held: what belongs to the window before, and undoing what was done early */
+    RUN_UNDO, /* an error struck, or a step before it comes to nothing: undoing alone */
+    RUN_NONE
+} run_mode;
+
+static bool is_left_out(const td_session *session, const td_instruction *in, const td_step_slot *slot, run_mode mode)
 {
-    if ((slot->ends_window ? in->before_last : in->once) || (held && !in->delayed))
+    if (slot->ends_window ? in->before_last : in->once)
         return true;
+    if (in->speculates)
+        return mode != RUN_ALL || !slot->speculates;
+    if (in->early)
+        return mode != RUN_ALL && in->early->ran != slot->step;
     if (!in->delayed)
-        return false;
+        return mode != RUN_ALL;
     /* the micro-batch before has ended well where steps do not overlap, and its loss is gone */
     bool lost = session->plan->pipelined && slot->micro > 0 && !td_session_loss_is_finite(session, slot->step - 1);
-    return lost || (in->kind == TD_RUN_KERNEL && !slot->applies.waits);
+    return mode == RUN_UNDO || lost || (in->kind == TD_RUN_KERNEL && !slot->applies.waits);
 }
 
-/* Whether a step that does no more work still has to apply what the window before left: it is held, no error struck. */
-static bool is_held(td_session *session, int64_t step)
+/* What is done of a cluster in a step that is over, whatever remains of it. */
+static run_mode mode_after(td_session *session, const td_bound_cluster *cluster, int64_t step)
 {
+    if (!cluster->delayed && !cluster->settles)
+        return RUN_NONE;
     pthread_mutex_lock(&session->mutex);
     bool held = session->held && session->failed_step == step;
     pthread_mutex_unlock(&session->mutex);
-    return held;
+    return held ? RUN_LATE : RUN_UNDO;
 }
 
-static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, bool held)
+/* Whether the instruction has something to wait for that did not come: then the step is held from here on. */
+static bool is_stopped(const td_session *session, const td_instruction *in, int64_t step, run_mode mode)
+{
+    if (mode != RUN_ALL)
+        return false;
+    return in->early ? !td_session_step_is_finite(session, step) : in->guarded && !may_run(session, in, step);
+}
+
+static td_status *run_one(td_lane *lane, td_instruction *in, int64_t step, run_mode mode)
+{
+    const int32_t parity = (int32_t)(step % TD_PARITIES);
+    if (in->speculates)
+        in->ran = step; /* even where it then fails: the log comes first */
+    if (in->early && mode != RUN_ALL)
+        return td_session_undo(lane, in, parity);
+    return lane->session->time_ops ? time_instruction(lane, in, parity) : td_session_run_instruction(lane, in, parity);
+}
+
+static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, run_mode mode)
 {
     td_session *session = lane->session;
     td_bound_cluster *bound = &session->clusters[index];
     const td_plan_site *site = &session->plan->sites[lane->group->site];
     const td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
-    int32_t parity = (int32_t)(step % TD_PARITIES);
     uint64_t begin = td_record_begin(), from = begin;
     int64_t copied = lane->copied_bytes;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
-        if (is_left_out(session, &bound->instructions[i], slot, held))
-            continue;
-        if (bound->instructions[i].guarded && !may_run(session, &bound->instructions[i], step)) {
-            td_session_fail_step(session, NULL, step);
-            held = true;
-            continue;
-        }
-        if (bound->instructions[i].updates)
-            atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         td_instruction *in = &bound->instructions[i];
+        if (is_left_out(session, in, slot, mode))
+            continue;
+        if (is_stopped(session, in, step, mode)) {
+            td_session_fail_step(session, NULL, step);
+            mode = RUN_LATE;
+            if (is_left_out(session, in, slot, mode))
+                continue;
+        }
+        if (in->updates && !in->speculates && !(in->early && mode != RUN_ALL))
+            atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         if (begin && (lane->event || in->kind == TD_RUN_REMOTE))
             td_record_current = (td_record_tag){.id = slot->record_base + (uint32_t)in->node,
                                                 .step = slot->record_step,
                                                 .micro = slot->record_micro,
                                                 .set = 1};
-        status = session->time_ops ? time_instruction(lane, in, parity) : td_session_run_instruction(lane, in, parity);
+        status = run_one(lane, in, step, mode);
         if (begin)
             from = record_op(lane, in, slot, from);
         if (status) {
@@ -326,15 +357,17 @@ static void run_ready(td_lane *lane, td_ready item)
     const td_plan_site *site = &session->plan->sites[lane->group->site];
     td_step_slot *slot = &session->slots[item.step % TD_STEP_SLOTS];
     bool accelerator = lane->group->kind == TD_QUEUE_COMPUTE && !site->is_host;
-    bool held = item.step >= atomic_load(&session->failed_at);
-    if (!held || (session->clusters[item.cluster].delayed && is_held(session, item.step))) {
+    run_mode mode = item.step < atomic_load(&session->failed_at)
+                        ? RUN_ALL
+                        : mode_after(session, &session->clusters[item.cluster], item.step);
+    if (mode != RUN_NONE) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates && !held &&
+        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates && mode == RUN_ALL &&
             td_session_step_is_finite(session, item.step))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
-        td_status *status = run_cluster(lane, item.cluster, item.step, held);
+        td_status *status = run_cluster(lane, item.cluster, item.step, mode);
         td_timeline_leave(&session->timeline, accelerator);
         lane->busy_s += td_session_now() - begin;
         if (status)

@@ -125,6 +125,9 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
         random[2] =
             slot->batch.window_batches ? slot->batch.window_before : before; /* the batch's first in its window */
     }
+    td_session_choose_speculation(session, slot);
+    if (plan->speculate >= 0)
+        store_number(TD_F64, session->numbers[parity][plan->speculate], 0, slot->speculates);
     slot->applies = slot->leaves = (td_pending){0};
     if (plan->delayed && slot->ends_window) {
         slot->applies = pending_before(session, slot);

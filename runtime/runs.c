@@ -169,6 +169,7 @@ static td_status *admit_again(td_session *session, td_step_slot *from)
     slot->step = session->admitted + 1;
     slot->has_batch = true;
     from->has_batch = false;
+    session->rest += from->rests; /* it did not rest after all */
     return td_session_admit(session, slot);
 }
 

@@ -42,8 +42,11 @@ typedef struct td_instruction {
     bool before_last;                   /* runs in all others */
     bool updates;                       /* writes state */
     bool delayed;                       /* applies what the window before left, whatever becomes of this one */
-    bool guarded;                       /* does, or adds to a sum over micro-batches, and the loss is known before */
-    int64_t timed_ns[TD_PARITIES];      /* while ops are timed; two steps in flight have different parities */
+    bool speculates;                    /* updates before it is known whether it may */
+    struct td_instruction *early;  /* of what settles that: the instruction that speculated; NULL: it settles nothing */
+    int64_t ran;                   /* of one that speculates: the last step in which it did */
+    bool guarded;                  /* does, or adds to a sum over micro-batches, and the loss is known before */
+    int64_t timed_ns[TD_PARITIES]; /* while ops are timed; two steps in flight have different parities */
     int64_t timed_runs[TD_PARITIES];
     td_paged_table *table;  /* its rows must be brought into memory before it runs; NULL: none */
     int32_t table_ids;      /* the argument that names them */
@@ -57,6 +60,7 @@ typedef struct td_bound_cluster {
     int32_t n_instructions;
     bool updates; /* one of them writes state */
     bool delayed; /* one of them applies what the window before left */
+    bool settles; /* one of them settles an update that was made early */
 } td_bound_cluster;
 
 /* An input of the graph, and where its field was in the last batch. */
@@ -83,6 +87,7 @@ typedef struct td_step_slot {
     int64_t accumulate; /* micro-batches of a replica in its window */
     bool ends_window;
     td_pending applies, leaves; /* gradients of the window before, and its own: of a micro-batch that ends its window */
+    bool speculates, rests;     /* its updates are made early; or are not, for the rest after a miss */
     int64_t counted;            /* what the sample extent counts, of the window so far */
     atomic_int *waiting;        /* of each cluster: predecessors left */
     atomic_int clusters_left;
@@ -191,6 +196,7 @@ struct td_session {
     atomic_llong failed_at; /* the same, to be read without the lock; LLONG_MAX: none */
     atomic_bool stop_requested, closing;
     bool broken;            /* an error struck in the middle of an update */
+    int64_t rest;           /* windows yet to begin whose updates wait for the norm */
     int64_t skipped_in_row; /* windows, up to the last that ended */
 
     uint32_t record_base;  /* ids of its nodes in records, and after them of its clusters */
@@ -243,6 +249,16 @@ td_status *td_session_settle_overflow(td_session *session, int64_t step, bool *o
  * Nothing else may be running. Never NULL. *out_lasting: a parameter or state is not finite itself, so the next step will be
  * no better. */
 td_status *td_session_explain_nonfinite(td_session *session, int64_t step, bool *out_lasting) TD_MUST_USE;
+
+/* ---- speculation.c: updates before the norm of all gradients is known ---- */
+/* Binds what settles early updates to what made them. */
+td_status *td_session_bind_speculation(td_session *session) TD_MUST_USE;
+/* Whether the slot's window, about to be admitted, speculates. */
+void td_session_choose_speculation(td_session *session, td_step_slot *slot);
+/* The slot's window has ended: with its update, or (`held`) left out. */
+void td_session_count_speculation(td_session *session, const td_step_slot *slot, bool held);
+/* Of an instruction that settles, in a step that comes to nothing: parameters and state are what they were. */
+td_status *td_session_undo(td_lane *lane, td_instruction *in, int32_t parity) TD_MUST_USE;
 
 /* ---- numbers.c: what the host computes once a step ---- */
 td_status *td_session_set_numbers(td_session *session, td_step_slot *slot) TD_MUST_USE;

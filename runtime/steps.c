@@ -154,6 +154,8 @@ td_outcome td_session_complete_oldest(td_session *session, td_step_report *repor
     td_outcome how = outcome_of(session, slot);
     if (how == TD_STEP_HELD && slot->ends_window)
         session->store->pending.waits = false; /* it was applied, and nothing was left */
+    if (slot->ends_window && how != TD_STEP_FAILED)
+        td_session_count_speculation(session, slot, how == TD_STEP_HELD);
     if (how != TD_STEP_DONE)
         return how;
     td_session_count_in_window(session, slot);

@@ -154,6 +154,9 @@ typedef struct td_train_options {
      * work hides behind the devices', and the results are others than those of exact updates. The same bits for any share that is
      * offloaded. Refused (TD_INVALID_ARGUMENT) with TD_OFFLOAD_NONE, and in a job: there is nothing to hide it behind. */
     bool offload_delayed;
+    /* With clip_norm, offloaded updates are made before the norm of all gradients is known, and undone from a log where it turns out
+     * to be too large: the same bits, 4 bytes more on the host for each number of an offloaded parameter and its state. True: they wait. */
+    bool no_speculation;
     double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */

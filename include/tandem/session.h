@@ -151,6 +151,9 @@ td_status *td_session_set_scalar(td_session *session, const char *name, const do
 typedef struct td_session_counters {
     int64_t steps;         /* that ended, skipped ones left out */
     int64_t skipped_steps; /* see td_on_nan; what they copied counts among the bytes copied, not among the planned */
+    /* Windows whose updates were made before the norm of all gradients was known; those of them where that was wrong and undone; and
+     * windows that waited for the norm because one shortly before was wrong. */
+    int64_t speculated, missed, resting;
     int64_t to_device_bytes, to_host_bytes;                 /* actually copied */
     int64_t planned_to_device_bytes, planned_to_host_bytes; /* the plan's formula at the same extents */
     int64_t bags_looked_up, bags_looked_up_early;           /* early lookup, where it is on */

@@ -351,6 +351,9 @@ static void test_bench_finds_both_sides_equal(void **state)
     assert_true(json_is_true(json_object_get(json, "memory_limit_lifted")));
     assert_int_equal(json_integer_value(json_object_get(json, "steps")), 12);
     assert_true(json_number_value(json_object_get(json, "critical_path_ms")) > 0);
+    const double reached = json_number_value(json_object_get(json, "overlap")),
+                 allowed = json_number_value(json_object_get(json, "overlap_allowed"));
+    assert_true(reached >= 0 && reached <= 1 && allowed >= 0 && allowed <= 1);
     json_decref(json);
     SUCCEED("bench", "x.yaml", "--against", "cpu", "--steps", "3");
     assert_non_null(strstr(out, "the same, bit for bit"));

@@ -53,6 +53,18 @@ const conformance_case optimizer_cases[] = {
      "f32[131,131] bf16[131,131] f32[131,131] f64*3=0,1,1 f32[1] f32*16:coefficients f32[131,131]:positive - - "
      "f32[1023] bf16[1023] f32[1023] f64*3=1,1,1 - f32*16:coefficients f32[1023]:positive - -",
      "rule=adagrad copy=bf16 outputs=3", 1, 0, 0},
+    {"early_update", "f32[32,5] bf16[32,5] - - - f32*16:coefficients f32[32,5]:positive f32[32,5]:positive -",
+     "rule=adamw copy=bf16 outputs=1", 1, 0, 0},
+    {"early_update",
+     "f32[1100,1000] f32[1100,1000] f32[1100,1000] f64*3=0,1,1 - f32*16:coefficients f32[1100,1000]:positive - -",
+     "rule=lion outputs=0", 1, 0, 0},
+    {"settle_update",
+     "f32[32,5] f32[32,5] - - f32[1]:positive f32*16:coefficients f32[32,5]:positive f32[32,5]:positive - f64*1=1 "
+     "i64[1]<1 f32[480]:positive f16[32,5]",
+     "rule=adam copy=f16", 1, 0, 0},
+    {"settle_update",
+     "f32[32,5] f16[32,5] f32[32,5] f64*3=0,1,1 f32[1]:positive f32*16:coefficients - - - f64*1=0 i64[1]<1 f32[160] -",
+     "rule=sgd", 1, 0, 0},
     UPDATE_CASE("sgd", ""),
     UPDATE_CASE("adagrad", " f32[50,8]:positive"),
     UPDATE_CASE("rowwise_adagrad", " f32[50]:positive"),

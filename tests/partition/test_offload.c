@@ -170,6 +170,7 @@ static void check_one_pass(td_precision precision, int32_t accumulate, double cl
     m.options.precision = precision;
     m.options.accumulate = accumulate;
     m.options.clip_norm = clip_norm;
+    m.options.no_speculation = true;
     assert_ok(model_plan(&m, deep_logit(&m)));
     const td_dtype narrow = precision == TD_FP32 ? TD_F32 : TD_BF16;
     td_graph *graph = m.plan->graph;
@@ -204,6 +205,7 @@ static void test_small_parameters_share_a_dispatch(void **state)
     td_add_device(&m.options, "accel", "emulated:memory=64MiB");
     m.options.offload_optimizer = TD_OFFLOAD_CPU;
     m.options.clip_norm = 1;
+    m.options.no_speculation = true;
     char *text = NULL;
     assert_ok(model_plan(&m, td_linear(td_tanh(td_linear(m.x, 7, "a")), 1, "top")));
     assert_int_equal(count_ops_on_host(m.plan, "update_mixed"), 1);

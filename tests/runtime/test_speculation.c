@@ -1,0 +1,295 @@
+/* Updates made before the norm of all gradients is known: whatever comes of them, parameters, state and losses are those of the
+ * synchronous step, bit for bit: with steps that are never, always and sometimes clipped, left out for a loss or a gradient that is not
+ * finite, in windows, and at rest; nothing leaves for the device before the norm is known; the log is the ledger's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "optim/rule.h"
+#include "partition/plan.h"
+#include "tandem/ops.h"
+#include "tandem/session.h"
+
+enum { BATCH = 8, WIDTH = 13, HIDDEN = 61, BATCHES = 40, MOST = 1024, REST = 16 };
+
+static void no_error(td_status *status)
+{
+    if (status)
+        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
+}
+
+typedef struct setting {
+    const char *optimizer;
+    double clip_norm, ratio;
+    int32_t accumulate;
+    td_precision precision;
+    bool waits, serial; /* waits: for the norm */
+} setting;
+
+typedef struct run {
+    td_graph *graph;
+    td_value loss;
+    td_train_options options;
+    td_plan *plan;
+    td_store *store;
+    td_session *session;
+} run;
+
+static run prepare(setting s)
+{
+    run r = {.options = td_train_defaults()};
+    no_error(td_graph_create(&r.graph));
+    td_dim batch = td_extent(r.graph, "B", BATCH);
+    td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(batch, WIDTH)),
+             y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
+    r.loss = td_mse(td_linear(td_tanh(td_linear(x, HIDDEN, "hidden")), 1, "top"), y);
+    r.options.clip_norm = s.clip_norm;
+    r.options.offload_optimizer = s.ratio > 0 ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE;
+    r.options.offload_ratio = s.ratio;
+    r.options.no_speculation = s.waits;
+    r.options.no_pipeline = s.serial;
+    r.options.accumulate = s.accumulate ? s.accumulate : 1;
+    r.options.on_nan = TD_NAN_SKIP;
+    r.options.precision = s.precision;
+    r.options.loss_scale =
+        (td_loss_scale_options){.initial = 0x1p30, .growth_interval = 3, .hysteresis = 1, .minimum = 1};
+    td_add_device(&r.options, "accel", "emulated:memory=64MiB,cores=1");
+    td_group(&r.options, "*", (td_optimizer){.name = s.optimizer, .lr = 0.01});
+    no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+    no_error(td_store_create(r.plan, &r.store));
+    no_error(td_session_create(r.plan, r.store, &r.session));
+    return r;
+}
+
+static void stop(run *r)
+{
+    td_session_destroy(r->session);
+    td_store_release(r->store);
+    td_plan_release(r->plan);
+    td_train_options_deinit(&r->options);
+    td_graph_destroy(r->graph);
+}
+
+typedef struct batches {
+    float x[BATCHES][BATCH * WIDTH], y[BATCHES][BATCH], loss[BATCHES];
+    td_field fields[BATCHES][2];
+    int64_t at;
+    int32_t n, skipped;
+} batches;
+
+/* `bad`: the batch with a NaN; -1: none. */
+static void fill(batches *b, int64_t bad)
+{
+    uint32_t state = 1;
+    *b = (batches){.at = 0};
+    for (int s = 0; s < BATCHES; s++) {
+        for (int i = 0; i < BATCH * WIDTH; i++)
+            b->x[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1;
+        for (int i = 0; i < BATCH; i++)
+            b->y[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 22) - 2;
+    }
+    if (bad >= 0)
+        b->y[bad][1] = NAN;
+}
+
+static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
+{
+    batches *b = self;
+    *out_end = b->at == BATCHES;
+    if (*out_end)
+        return NULL;
+    const int64_t i = b->at++, samples = i == 2 ? 3 : BATCH;
+    td_field *f = b->fields[i];
+    f[0] = (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, WIDTH}, .data = b->x[i]}};
+    f[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = b->y[i]}};
+    *out_batch = (td_batch){.samples = samples, .n_fields = 2, .fields = f};
+    return NULL;
+}
+
+static void keep_batch(void *self, td_batch *batch)
+{
+    (void)self;
+    (void)batch;
+}
+
+static bool on_step(void *context, const td_step_report *report)
+{
+    batches *b = context;
+    b->skipped += report->skipped;
+    b->loss[b->n++] = report->skipped ? 0 : report->loss;
+    return true;
+}
+
+static td_session_counters train(run *r, batches *b, int64_t bad)
+{
+    fill(b, bad);
+    td_source source = {.self = b, .next = next_batch, .release = keep_batch};
+    no_error(td_session_run(r->session, &source, 0, on_step, b));
+    assert_true(td_session_is_usable(r->session));
+    return td_session_read_counters(r->session);
+}
+
+static void assert_same(const run *a, const batches *x, const run *b, const batches *y)
+{
+    static float numbers[2][MOST];
+    assert_int_equal(x->n, y->n);
+    assert_int_equal(x->skipped, y->skipped);
+    assert_memory_equal(x->loss, y->loss, sizeof x->loss);
+    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
+    for (int32_t i = 0; i < td_store_count(a->store); i++) {
+        td_tensor tensor;
+        bool is_parameter;
+        const char *device, *name = td_store_name(a->store, i);
+        int64_t n = 1;
+        no_error(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
+        for (int32_t k = 0; k < tensor.rank; k++)
+            n *= tensor.dims[k];
+        assert_true(n <= MOST);
+        no_error(td_store_read(a->store, i, 0, n, numbers[0]));
+        no_error(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
+        if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
+            fail_msg("\"%s\" differs", name);
+    }
+}
+
+/* The synchronous step, on the device, beside speculation on the host. Returns what the serial run counted. */
+static td_session_counters check(setting s, int64_t bad)
+{
+    static batches expected, found;
+    td_session_counters counters = {0};
+    run plain = prepare(s);
+    td_session_counters none = train(&plain, &expected, bad);
+    assert_int_equal(none.speculated + none.resting, 0);
+    for (int i = 0; i < 3; i++) {
+        s.ratio = i == 0 ? 0.5 : 1;
+        s.serial = i == 2;
+        run r = prepare(s);
+        counters = train(&r, &found, bad);
+        assert_same(&plain, &expected, &r, &found);
+        stop(&r);
+    }
+    stop(&plain);
+    return counters;
+}
+
+static void test_steps_that_are_never_clipped_all_stand(void **state)
+{
+    (void)state;
+    td_session_counters c = check((setting){.optimizer = "adam", .clip_norm = 1e9}, -1);
+    assert_int_equal(c.speculated, BATCHES);
+    assert_int_equal(c.missed, 0);
+    assert_int_equal(c.resting, 0);
+    (void)check((setting){.optimizer = "sgd", .clip_norm = 1e9, .accumulate = 3}, -1);
+}
+
+static void test_steps_that_are_always_clipped_are_made_again_and_rest(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"adam", "adamw", "rmsprop", "lion"};
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
+        td_session_counters c = check((setting){.optimizer = optimizers[i], .clip_norm = 1e-3}, -1);
+        assert_int_equal(c.speculated, (BATCHES + REST) / (REST + 1));
+        assert_int_equal(c.missed, c.speculated);
+        assert_int_equal(c.resting, BATCHES - c.speculated);
+    }
+    (void)check((setting){.optimizer = "adam", .clip_norm = 1e-3, .accumulate = 3}, -1);
+}
+
+static void test_windows_that_are_left_out_leave_the_old_bits(void **state)
+{
+    (void)state;
+    td_session_counters c = check((setting){.optimizer = "adam", .clip_norm = 1e9}, 5);
+    assert_int_equal(c.missed, 1);
+    assert_int_equal(c.resting, REST);
+    for (int64_t bad = 0; bad < 4; bad++)
+        (void)check((setting){.optimizer = "adam", .clip_norm = 1e9, .accumulate = 2}, bad);
+    (void)check((setting){.optimizer = "adam", .clip_norm = 1e-3}, 7);
+}
+
+/* The first gradients of fp16 overflow at this scale, under a finite loss. */
+static void test_gradients_that_overflow_leave_the_old_bits(void **state)
+{
+    (void)state;
+    td_log_set(NULL, NULL, TD_LOG_NULL);
+    td_session_counters c = check((setting){.optimizer = "adam", .clip_norm = 1e9, .precision = TD_MIXED_FP16}, -1);
+    assert_true(c.missed > 0);
+    (void)check((setting){.optimizer = "adam", .clip_norm = 1, .precision = TD_MIXED_FP16, .accumulate = 2}, 9);
+    (void)check((setting){.optimizer = "adam", .clip_norm = 1, .precision = TD_MIXED_BF16}, -1);
+}
+
+static int32_t node_named(const td_plan *plan, const char *parameter, const char *suffix)
+{
+    char name[96];
+    (void)snprintf(name, sizeof name, "%s/%s", parameter, suffix);
+    return td_name_map_get(&plan->graph->node_names, name);
+}
+
+static bool runs_before(const td_plan *plan, int32_t a, int32_t b)
+{
+    const td_plan_node *x = &plan->nodes[a], *y = &plan->nodes[b];
+    return x->cluster == y->cluster ? x->position < y->position : td_cluster_reaches(plan, x->cluster, y->cluster);
+}
+
+static void test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_ledger(void **state)
+{
+    (void)state;
+    static const char *const parameters[] = {"hidden.weight", "hidden.bias", "top.weight", "top.bias"};
+    static batches b;
+    run r = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1}),
+        waits = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1, .waits = true});
+    const int32_t clip = td_name_map_get(&r.plan->graph->node_names, "clip");
+    int64_t numbers = 0, log = 0;
+    for (int i = 0; i < 4; i++) {
+        const int32_t early = node_named(r.plan, parameters[i], "early"),
+                      settle = node_named(r.plan, parameters[i], "update"),
+                      refresh = node_named(r.plan, parameters[i], "refresh@accel");
+        assert_true(early >= 0 && settle >= 0 && refresh >= 0);
+        assert_true(node_named(waits.plan, parameters[i], "early") < 0);
+        assert_true(r.plan->graph->nodes[early].inputs[4] < 0); /* it does not wait for the factor */
+        assert_true(runs_before(r.plan, early, settle) && runs_before(r.plan, clip, settle));
+        assert_true(runs_before(r.plan, settle, refresh));
+    }
+    numbers = td_plan_parameter_count(r.plan);
+    (void)train(&r, &b, -1);
+    for (int32_t d = 0; d < 2; d++) {
+        td_ledger ledger = td_plan_ledger(r.plan, d), without = td_plan_ledger(waits.plan, d);
+        int64_t total = 0;
+        for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++)
+            total += ledger.bytes[k];
+        assert_int_equal(td_session_device(r.session, d).peak_bytes, total);
+        assert_int_equal(without.bytes[TD_LEDGER_LOG], 0);
+        log += ledger.bytes[TD_LEDGER_LOG];
+        assert_true(d == 0 ? log > 0 : ledger.bytes[TD_LEDGER_LOG] == 0);
+    }
+    /* what gradients and copies use at other times is theirs in the ledger */
+    assert_true(log <= 12 * (numbers + 4 * 16));
+    stop(&r);
+    stop(&waits);
+}
+
+/* A rule that needs the norm of a whole parameter cannot be cut into early steps. */
+static void test_other_rules_wait(void **state)
+{
+    (void)state;
+    td_session_counters c = check((setting){.optimizer = "lamb", .clip_norm = 1e9}, -1);
+    assert_int_equal(c.speculated, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_that_are_never_clipped_all_stand),
+        cmocka_unit_test(test_steps_that_are_always_clipped_are_made_again_and_rest),
+        cmocka_unit_test(test_windows_that_are_left_out_leave_the_old_bits),
+        cmocka_unit_test(test_gradients_that_overflow_leave_the_old_bits),
+        cmocka_unit_test(test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_ledger),
+        cmocka_unit_test(test_other_rules_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
