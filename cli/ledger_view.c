@@ -82,6 +82,14 @@ static void print_traffic(const prediction *p, FILE *out)
             td_format_seconds(times[2], p->to_device_s));
 }
 
+static void print_slots(const char *what, int32_t slots, int64_t slot_bytes, FILE *out)
+{
+    char bytes[TD_UNIT_TEXT];
+    if (slots)
+        fprintf(out, "  staging on the host  %s: %d slots of %s\n", what, (int)slots,
+                td_format_bytes(bytes, (double)slot_bytes));
+}
+
 td_status *td_ledger_print(const td_plan *plan, FILE *out)
 {
     prediction p;
@@ -91,6 +99,8 @@ td_status *td_ledger_print(const td_plan *plan, FILE *out)
     TD_TRY(predict(plan, &p));
     TD_TRY(print_bytes(plan, out));
     print_traffic(&p, out);
+    print_slots("gradients", p.traffic.gradient_slots, p.traffic.gradient_slot_bytes, out);
+    print_slots("parameters", p.traffic.parameter_slots, p.traffic.parameter_slot_bytes, out);
     return NULL;
 }
 
@@ -120,9 +130,11 @@ td_status *td_ledger_json(const td_plan *plan, json_t **out_json)
         return status;
     }
     *out_json = json_pack(
-        "{s:I, s:o, s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f}}", "parameters", (json_int_t)td_plan_parameter_count(plan),
+        "{s:I, s:o, s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}}", "parameters", (json_int_t)td_plan_parameter_count(plan),
         "devices", devices, "offload_bytes_per_step", "gradients", (json_int_t)p.traffic.gradient_bytes, "update",
         (json_int_t)p.traffic.update_bytes, "parameters", (json_int_t)p.traffic.parameter_bytes, "offload_ms_predicted",
-        "gradients", p.to_host_s * 1e3, "update", p.update_s * 1e3, "parameters", p.to_device_s * 1e3);
+        "gradients", p.to_host_s * 1e3, "update", p.update_s * 1e3, "parameters", p.to_device_s * 1e3, "staging", "gradient_slots", (json_int_t)p.traffic.gradient_slots,
+        "gradient_slot_bytes", (json_int_t)p.traffic.gradient_slot_bytes, "parameter_slots",
+        (json_int_t)p.traffic.parameter_slots, "parameter_slot_bytes", (json_int_t)p.traffic.parameter_slot_bytes);
     return *out_json ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a ledger");
 }

@@ -203,20 +203,16 @@ done:
 
 /* ---- the quotient -------------------------------------------------------------------------------------------------------------- */
 
-typedef struct pair {
-    int32_t from, to;
-} pair;
-
 static int compare_pairs(const void *a, const void *b)
 {
-    const pair *x = a, *y = b;
+    const td_cluster_pair *x = a, *y = b;
     if (x->from != y->from)
         return x->from < y->from ? -1 : 1;
     return (x->to > y->to) - (x->to < y->to);
 }
 
 /* Adds each distinct pair to `after` of from and `before` of to. */
-static td_status *link_pairs(td_plan *plan, const pair *pairs, int64_t n)
+static td_status *link_pairs(td_plan *plan, const td_cluster_pair *pairs, int64_t n)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < n; i++) {
@@ -240,24 +236,55 @@ static td_status *link_pairs(td_plan *plan, const pair *pairs, int64_t n)
     return NULL;
 }
 
-static td_status *build_quotient(td_plan *plan, const td_edges *edges)
+static td_status *make_clusters(td_plan *plan)
 {
-    int64_t n = plan->graph->n_nodes, count = 0;
-    pair *pairs = NULL;
     TD_TRY(TD_NEW(plan->clusters, plan->n_clusters + 1));
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < plan->graph->n_nodes; i++) {
         td_cluster *cluster = &plan->clusters[plan->nodes[i].cluster];
         cluster->device = plan->nodes[i].device;
         cluster->lane = plan->nodes[i].lane;
         cluster->n++;
     }
-    TD_TRY(TD_NEW(pairs, edges->first[n] + 1));
+    return NULL;
+}
+
+/* Forgets what an earlier call found. */
+static void unlink_clusters(td_plan *plan)
+{
+    for (int32_t c = 0; c < plan->n_clusters; c++) {
+        td_cluster *cluster = &plan->clusters[c];
+        td_free(cluster->before);
+        td_free(cluster->after);
+        cluster->before = cluster->after = NULL;
+        cluster->n_before = cluster->n_after = 0;
+    }
+    td_free(plan->chains);
+    td_free(plan->reach);
+    plan->chains = NULL;
+    plan->reach = NULL;
+    plan->n_chains = plan->n_known_chains = 0;
+}
+
+td_status *td_cluster_link(td_plan *plan, const td_cluster_pair *more, int64_t n_more)
+{
+    int64_t n = plan->graph->n_nodes, count = 0;
+    td_edges edges = {0};
+    td_cluster_pair *pairs = NULL;
+    td_status *status = NULL;
+    unlink_clusters(plan);
+    TD_TRY_OR(status, done, td_graph_edges(plan->graph, &edges));
+    TD_TRY_OR(status, done, TD_NEW(pairs, edges.first[n] + n_more + 1));
     for (int32_t a = 0; a < n; a++)
-        for (int32_t k = edges->first[a]; k < edges->first[a + 1]; k++)
-            if (plan->nodes[a].cluster != plan->nodes[edges->to[k]].cluster)
-                pairs[count++] = (pair){plan->nodes[a].cluster, plan->nodes[edges->to[k]].cluster};
+        for (int32_t k = edges.first[a]; k < edges.first[a + 1]; k++)
+            if (plan->nodes[a].cluster != plan->nodes[edges.to[k]].cluster)
+                pairs[count++] = (td_cluster_pair){plan->nodes[a].cluster, plan->nodes[edges.to[k]].cluster};
+    for (int64_t i = 0; i < n_more; i++)
+        pairs[count++] = more[i];
     qsort(pairs, (size_t)count, sizeof *pairs, compare_pairs);
-    td_status *status = link_pairs(plan, pairs, count);
+    TD_TRY_OR(status, done, link_pairs(plan, pairs, count));
+    status = td_plan_find_reach(plan);
+done:
+    td_edges_deinit(&edges);
     td_free(pairs);
     return status;
 }
@@ -277,8 +304,8 @@ td_status *td_pass_cluster(td_plan *plan, const td_plan_request *request)
     find_levels(plan, &edges, order, &l);
     TD_TRY_OR(status, done, td_cluster_stages(plan, &edges, order, l.stage));
     TD_TRY_OR(status, done, group_nodes(plan, &edges, order, &l));
-    TD_TRY_OR(status, done, build_quotient(plan, &edges));
-    TD_TRY_OR(status, done, td_plan_find_reach(plan));
+    TD_TRY_OR(status, done, make_clusters(plan));
+    status = td_cluster_link(plan, NULL, 0);
 done:
     td_free(order);
     td_free(l.down);

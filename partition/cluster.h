@@ -14,6 +14,13 @@ typedef struct td_node_group {
     int64_t n;
 } td_node_group;
 
+/* One cluster ends before another begins. */
+typedef struct td_cluster_pair {
+    int32_t from, to;
+} td_cluster_pair;
+
+/* Links the clusters by the graph's edges and these pairs, anew; finds what reaches what. A cycle is an error. */
+td_status *td_cluster_link(td_plan *plan, const td_cluster_pair *more, int64_t n_more) TD_MUST_USE;
 /* stages.c: fills stage[node], which comes as zeros; it never falls along an edge. `order`: topological. */
 td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const int32_t *order,
                              int32_t *stage) TD_MUST_USE;

@@ -204,7 +204,10 @@ static int64_t gradient_bytes(const td_plan *plan, bool *counted)
 
 td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
 {
-    td_offload_traffic traffic = {0};
+    td_offload_traffic traffic = {.gradient_slots = plan->gradient_slots.n,
+                                  .parameter_slots = plan->parameter_slots.n,
+                                  .gradient_slot_bytes = plan->gradient_slots.bytes,
+                                  .parameter_slot_bytes = plan->parameter_slots.bytes};
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         const td_node *node = &plan->graph->nodes[n];
         const td_plan_node *p = &plan->nodes[n];

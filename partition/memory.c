@@ -245,14 +245,30 @@ static int64_t collect_blocks(const td_plan *plan, const td_users *u, const bool
     return n;
 }
 
+/* Those whose place is fixed come first; returns how many they are. */
+static int64_t put_fixed_first(const td_plan *plan, td_block *blocks, int64_t n)
+{
+    int64_t fixed = 0;
+    for (int64_t i = 0; i < n; i++) {
+        td_block block = blocks[i];
+        if (!plan->values[block.value].in_slot)
+            continue;
+        block.offset = plan->values[block.value].offset;
+        blocks[i] = blocks[fixed];
+        blocks[fixed++] = block;
+    }
+    return fixed;
+}
+
 static td_status *place_blocks(td_plan *plan, const td_users *u, const bool *kept, int32_t site)
 {
     enum { MOST_BY_SIZE = 2000 };
     td_block *blocks = NULL;
     TD_TRY(TD_NEW(blocks, plan->graph->n_values + 1));
-    int64_t n = collect_blocks(plan, u, kept, site, blocks);
-    td_status *status = n <= MOST_BY_SIZE ? td_place_blocks_by_size(plan, u, blocks, n, &plan->arenas[site].bytes)
-                                          : td_place_blocks_in_slots(plan, u, blocks, n, &plan->arenas[site].bytes);
+    int64_t n = collect_blocks(plan, u, kept, site, blocks), *end = &plan->arenas[site].bytes;
+    int64_t fixed = put_fixed_first(plan, blocks, n);
+    td_status *status = n <= MOST_BY_SIZE ? td_place_blocks_by_size(plan, u, blocks, n, fixed, end)
+                                          : td_place_blocks_in_slots(plan, u, blocks, n, fixed, end);
     for (int64_t i = 0; i < n && !status; i++)
         plan->values[blocks[i].value].offset = blocks[i].offset;
     td_free(blocks);

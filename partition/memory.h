@@ -24,12 +24,12 @@ bool td_happens_before(const td_plan *plan, int32_t a, int32_t b);
 /* Whoever uses `a` ends before `b` is made. */
 bool td_block_ends_before(const td_plan *plan, const td_users *users, const td_block *a, const td_block *b);
 
-/* Gives every block its offset; returns the end of the last through *out_end. By size: the larger first, each at the lowest
+/* Gives every block its offset, but the first n_fixed, which have theirs; returns the end of the last through *out_end. By size: the larger first, each at the lowest
  * offset where it shares only with those in use at another time; takes time with the square of n. In slots: in the order of
  * use, each in a slot that is free by then; for thousands of blocks. */
 td_status *td_place_blocks_by_size(const td_plan *plan, const td_users *users, td_block *blocks, int64_t n,
-                                   int64_t *out_end) TD_MUST_USE;
+                                   int64_t n_fixed, int64_t *out_end) TD_MUST_USE;
 td_status *td_place_blocks_in_slots(const td_plan *plan, const td_users *users, td_block *blocks, int64_t n,
-                                    int64_t *out_end) TD_MUST_USE;
+                                    int64_t n_fixed, int64_t *out_end) TD_MUST_USE;
 
 #endif

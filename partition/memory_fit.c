@@ -52,14 +52,15 @@ static void insert_block(td_block **placed, int64_t n, td_block *b)
 }
 
 td_status *td_place_blocks_by_size(const td_plan *plan, const td_users *users, td_block *blocks, int64_t n,
-                                   int64_t *out_end)
+                                   int64_t n_fixed, int64_t *out_end)
 {
     td_block **placed = NULL;
     int64_t end = 0;
     TD_TRY(TD_NEW(placed, n + 1));
-    qsort(blocks, (size_t)n, sizeof *blocks, compare_blocks);
+    qsort(blocks + n_fixed, (size_t)(n - n_fixed), sizeof *blocks, compare_blocks);
     for (int64_t i = 0; i < n; i++) {
-        blocks[i].offset = first_fit(plan, users, &blocks[i], placed, i);
+        if (i >= n_fixed)
+            blocks[i].offset = first_fit(plan, users, &blocks[i], placed, i);
         insert_block(placed, i, &blocks[i]);
         end = blocks[i].offset + blocks[i].bytes > end ? blocks[i].offset + blocks[i].bytes : end;
     }

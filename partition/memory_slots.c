@@ -23,7 +23,7 @@ typedef struct pool {
     const td_plan *plan;
     const td_users *users;
     td_block *blocks;
-    int64_t n;
+    int64_t n, from; /* from: where slots begin, behind what has its place already */
     int32_t *begin, *end;      /* of each block: places in the sequence; end: n_nodes when kept */
     int32_t *ending, *follows; /* blocks whose last use is at a place, as lists */
     int32_t *slot_of;
@@ -146,6 +146,7 @@ static td_status *give_offsets(pool *p, int64_t *out_end)
 {
     int64_t *offsets = NULL;
     TD_TRY(TD_NEW(offsets, p->n_slots + 1));
+    offsets[0] = p->from;
     for (int32_t s = 0; s < p->n_slots; s++)
         offsets[s + 1] = offsets[s] + p->slots[s].bytes;
     for (int32_t i = 0; i < p->n; i++)
@@ -156,9 +157,11 @@ static td_status *give_offsets(pool *p, int64_t *out_end)
 }
 
 td_status *td_place_blocks_in_slots(const td_plan *plan, const td_users *users, td_block *blocks, int64_t n,
-                                    int64_t *out_end)
+                                    int64_t n_fixed, int64_t *out_end)
 {
-    pool p = {.plan = plan, .users = users, .blocks = blocks, .n = n};
+    pool p = {.plan = plan, .users = users, .blocks = blocks + n_fixed, .n = n - n_fixed};
+    for (int64_t i = 0; i < n_fixed; i++)
+        p.from = blocks[i].offset + blocks[i].bytes > p.from ? blocks[i].offset + blocks[i].bytes : p.from;
     td_status *status = NULL;
     int64_t places = plan->graph->n_nodes + 1;
     memset(p.top, 0xff, sizeof p.top);

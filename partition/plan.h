@@ -47,6 +47,7 @@ typedef struct td_plan_value {
     bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
     bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
     int32_t used_at;     /* of an offloaded one: where it would live otherwise */
+    bool in_slot;        /* its offset is fixed already: slots.c */
     bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients */
 } td_plan_value;
 
@@ -150,6 +151,12 @@ typedef struct td_plan_served {
     td_hash_options hash; /* without its pattern */
 } td_plan_served;
 
+/* Bytes of each, and how many, of what an offloaded optimizer has in flight on the host (slots.c); n 0: that is not bounded. */
+typedef struct td_plan_slots {
+    int32_t n;
+    int64_t bytes;
+} td_plan_slots;
+
 /* What the planner is asked for. */
 typedef struct td_plan_request {
     int32_t loss; /* value, or -1 */
@@ -226,6 +233,7 @@ struct td_plan {
     int32_t n_tables;
     td_plan_paging paging;
     int32_t n_movable;       /* parameters that offload.optimizer may move */
+    td_plan_slots gradient_slots, parameter_slots;
     td_ledger *ledger;       /* as sites */
     td_ledger *without;      /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
     const td_remote *remote; /* NULL: this process trains alone */

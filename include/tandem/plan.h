@@ -289,6 +289,10 @@ typedef struct td_offload_traffic {
     int64_t gradient_bytes; /* to the host */
     int64_t update_bytes;   /* read and written by updates of offloaded parameters, and by what clips their gradients */
     int64_t parameter_bytes; /* back to devices */
+    /* On the host, gradients that have come and 16-bit parameters that are to leave lie in this many slots of this many bytes; 0 slots:
+     * there are none, or something needs all of them at a time (clipping, a look for what is not finite), and each has its own bytes. */
+    int32_t gradient_slots, parameter_slots;
+    int64_t gradient_slot_bytes, parameter_slot_bytes;
 } td_offload_traffic;
 td_offload_traffic td_plan_offload_traffic(const td_plan *plan);
 

@@ -1,5 +1,7 @@
 /* The planner with the optimizer offloaded: who goes where and why, rules before the key, what is refused; gradients leave while
  * backward still runs, parameters come back bucket by bucket, and the next forward waits for what it reads alone. */
+#include <stdio.h>
+
 #include "tests/partition/models.h"
 
 /* Four layers of 256 x 256: a bucket each. */
@@ -251,6 +253,72 @@ static void test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32(void **sta
     model_end(&m);
 }
 
+/* ---- slots ------------------------------------------------------------------------------------------------------------------ */
+
+enum { LAYERS = 12, SLOTS = 4, LAYER = 256 * 256 };
+
+static td_value many_layers(model *m)
+{
+    td_value x = m->x;
+    char name[8];
+    for (int i = 0; i < LAYERS; i++) {
+        (void)snprintf(name, sizeof name, "l%02d", i);
+        x = td_tanh(td_linear(x, 256, name));
+    }
+    return td_linear(x, 1, "top");
+}
+
+static model slot_model(td_precision precision)
+{
+    model m = deep_model();
+    m.options.precision = precision;
+    return m;
+}
+
+/* Twelve buckets in four slots: on the host they take no more than that, whatever the model's size. */
+static void test_gradients_and_parameters_in_flight_lie_in_four_slots(void **state)
+{
+    (void)state;
+    for (int narrow = 0; narrow < 2; narrow++) {
+        model m = slot_model(narrow ? TD_MIXED_BF16 : TD_FP32);
+        assert_ok(model_plan(&m, many_layers(&m)));
+        td_offload_traffic t = td_plan_offload_traffic(m.plan);
+        const int64_t bucket = LAYER * (narrow ? 2 : 4);
+        assert_int_equal(t.gradient_slots, SLOTS);
+        assert_in_range(t.gradient_slot_bytes, bucket, bucket + 2048); /* the last layer's share one */
+        assert_int_equal(t.parameter_slots, narrow ? SLOTS : 0);
+        td_ledger host = td_plan_ledger(m.plan, m.plan->host);
+        assert_true(host.bytes[TD_LEDGER_STAGING] <=
+                    SLOTS * (t.gradient_slot_bytes + t.parameter_slot_bytes) + 4096);
+        assert_true(host.bytes[TD_LEDGER_STAGING] < LAYERS * bucket);
+        model_end(&m);
+    }
+}
+
+/* The device's gradients are no more than the buckets that may be in flight. */
+static void test_a_device_holds_the_gradients_of_a_few_buckets(void **state)
+{
+    (void)state;
+    model m = slot_model(TD_MIXED_BF16);
+    assert_ok(model_plan(&m, many_layers(&m)));
+    td_ledger accel = td_plan_ledger(m.plan, 1);
+    assert_true(accel.bytes[TD_LEDGER_GRADIENTS] <= (SLOTS + 2) * 2 * LAYER);
+    model_end(&m);
+}
+
+/* A clipped update needs all gradients: they have no slots, what leaves has. */
+static void test_with_clipping_only_what_leaves_lies_in_slots(void **state)
+{
+    (void)state;
+    model m = slot_model(TD_MIXED_BF16);
+    m.options.clip_norm = 1;
+    assert_ok(model_plan(&m, many_layers(&m)));
+    td_offload_traffic t = td_plan_offload_traffic(m.plan);
+    assert_int_equal(t.gradient_slots, 0);
+    assert_int_equal(t.parameter_slots, SLOTS);
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +332,9 @@ int main(void)
         cmocka_unit_test(test_small_parameters_share_a_dispatch),
         cmocka_unit_test(test_a_rule_over_whole_parameters_keeps_its_op_and_is_copied_out_after_it),
         cmocka_unit_test(test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32),
+        cmocka_unit_test(test_gradients_and_parameters_in_flight_lie_in_four_slots),
+        cmocka_unit_test(test_a_device_holds_the_gradients_of_a_few_buckets),
+        cmocka_unit_test(test_with_clipping_only_what_leaves_lies_in_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
