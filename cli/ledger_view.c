@@ -129,12 +129,14 @@ td_status *td_ledger_json(const td_plan *plan, json_t **out_json)
         json_decref(devices);
         return status;
     }
-    *out_json = json_pack(
-        "{s:I, s:o, s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}}", "parameters", (json_int_t)td_plan_parameter_count(plan),
-        "devices", devices, "offload_bytes_per_step", "gradients", (json_int_t)p.traffic.gradient_bytes, "update",
-        (json_int_t)p.traffic.update_bytes, "parameters", (json_int_t)p.traffic.parameter_bytes, "offload_ms_predicted",
-        "gradients", p.to_host_s * 1e3, "update", p.update_s * 1e3, "parameters", p.to_device_s * 1e3, "staging", "gradient_slots", (json_int_t)p.traffic.gradient_slots,
-        "gradient_slot_bytes", (json_int_t)p.traffic.gradient_slot_bytes, "parameter_slots",
-        (json_int_t)p.traffic.parameter_slots, "parameter_slot_bytes", (json_int_t)p.traffic.parameter_slot_bytes);
+    *out_json =
+        json_pack("{s:I, s:o, s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}}", "parameters",
+                  (json_int_t)td_plan_parameter_count(plan), "devices", devices, "offload_bytes_per_step", "gradients",
+                  (json_int_t)p.traffic.gradient_bytes, "update", (json_int_t)p.traffic.update_bytes, "parameters",
+                  (json_int_t)p.traffic.parameter_bytes, "offload_ms_predicted", "gradients", p.to_host_s * 1e3,
+                  "update", p.update_s * 1e3, "parameters", p.to_device_s * 1e3, "staging", "gradient_slots",
+                  (json_int_t)p.traffic.gradient_slots, "gradient_slot_bytes",
+                  (json_int_t)p.traffic.gradient_slot_bytes, "parameter_slots", (json_int_t)p.traffic.parameter_slots,
+                  "parameter_slot_bytes", (json_int_t)p.traffic.parameter_slot_bytes);
     return *out_json ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a ledger");
 }

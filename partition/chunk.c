@@ -89,19 +89,25 @@ static td_status *join(chunking *c, const int32_t *members, int32_t n)
 {
     td_graph *graph = c->graph;
     td_value inputs[MOST_MEMBERS * PART_INPUTS], outputs[MOST_MEMBERS];
+    int64_t rounding[MOST_MEMBERS] = {0};
     const td_node *first = &graph->nodes[members[0]];
     const int32_t copies = first->n_outputs ? n : 0;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
+        const td_node *member = &graph->nodes[members[i]];
+        const td_attr *own = td_attr_find(member->attrs, member->n_attrs, "rounding");
+        rounding[i] = own && own->n_ints ? own->ints[0] : 0;
         for (int32_t k = 0; k < PART_INPUTS; k++)
-            inputs[i * PART_INPUTS + k] = (td_value){graph, graph->nodes[members[i]].inputs[k]};
+            inputs[i * PART_INPUTS + k] = (td_value){graph, member->inputs[k]};
+    }
     char *names = NULL, *name = td_format("%s+%d", first->name, n - 1);
     if (!name)
         return no_memory();
     td_status *status = list_names(c, members, n, &names);
     if (!status) {
         const td_attr attrs[] = {TD_STRING("rule", text_of(first, "rule")), TD_STRING("copy", text_of(first, "copy")),
-                                 TD_INT("outputs", copies), TD_STRING("names", names)};
-        td_graph_add(graph, "update_mixed", name, inputs, n * PART_INPUTS, attrs, 4, outputs, copies);
+                                 TD_INT("outputs", copies), TD_STRING("names", names),
+                                 TD_INTS("rounding", rounding, n)};
+        td_graph_add(graph, "update_mixed", name, inputs, n * PART_INPUTS, attrs, 5, outputs, copies);
         status = graph->failed ? td_graph_check(graph) : take_over(c, members, n);
     }
     td_free(name);

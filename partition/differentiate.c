@@ -69,6 +69,34 @@ static td_status *report_gradients(td_plan *plan, const td_option_list *patterns
     return NULL;
 }
 
+/* The gradient of a parameter in 16 bit is widened before anybody sums, clips or applies it, like that of a cast. */
+static td_status *widen_gradients(td_plan *plan)
+{
+    td_graph *graph = plan->graph;
+    const td_attr attr = TD_STRING("dtype", "f32");
+    td_status *status = NULL;
+    graph->phase = TD_BACKWARD;
+    for (int32_t v = 0; v < plan->n_gradients && !status; v++) {
+        const int32_t gradient = plan->gradients[v];
+        if (gradient < 0 || graph->values[gradient].kind != TD_DENSE || graph->values[gradient].dtype == TD_F32)
+            continue;
+        char *name = td_format("%s/gradient", graph->values[v].name);
+        if (!name) {
+            status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the gradient of \"%s\"", graph->values[v].name);
+            break;
+        }
+        plan->gradients[v] = td_graph_add1(graph, "cast", name, &(td_value){graph, gradient}, 1, &attr, 1).id;
+        td_free(name);
+        status = graph->failed ? td_graph_check(graph) : NULL;
+        if (!status) {
+            graph->values[gradient].parameter = -1;
+            graph->values[plan->gradients[v]].parameter = v;
+        }
+    }
+    graph->phase = TD_FORWARD;
+    return status;
+}
+
 td_status *td_pass_differentiate(td_plan *plan, const td_plan_request *request)
 {
     if (!plan->training)
@@ -81,5 +109,6 @@ td_status *td_pass_differentiate(td_plan *plan, const td_plan_request *request)
     plan->seed = seed.id;
     plan->n_gradients = plan->graph->n_values;
     TD_TRY(td_graph_differentiate(plan->graph, (td_value){plan->graph, plan->loss}, seed, &plan->gradients));
+    TD_TRY(widen_gradients(plan));
     return report_gradients(plan, &request->options->report_gradients);
 }

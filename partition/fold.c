@@ -36,6 +36,11 @@ static bool is_narrow(td_dtype dtype)
     return dtype == TD_BF16 || dtype == TD_F16;
 }
 
+static bool is_float(td_dtype dtype)
+{
+    return dtype == TD_F32 || is_narrow(dtype);
+}
+
 /* The node of op `op` that makes a value, or NULL. */
 static td_node *maker(const folding *f, int32_t value, const char *op)
 {
@@ -235,8 +240,9 @@ static td_status *fold_update(folding *f, int32_t id, td_dtype dtype)
         inputs[SUM + i] = (td_value){graph, others[i]};
     for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
         inputs[STATES + s] = (td_value){graph, 3 + s < update->n_inputs ? update->inputs[3 + s] : -1};
-    const td_attr attrs[] = {TD_STRING("rule", update->op->name), TD_STRING("copy", copies ? td_dtype_name(dtype) : ""),
-                             TD_INT("outputs", copies)};
+    const int64_t rounding = td_attr_int(update->attrs, update->n_attrs, "rounding", 0);
+    const td_attr attrs[] = {TD_INTS("rounding", &rounding, 1), TD_STRING("rule", update->op->name),
+                             TD_STRING("copy", copies ? td_dtype_name(dtype) : ""), TD_INT("outputs", copies)};
     char *name = td_strdup(update->name);
     if (!name)
         return no_memory(update->name);
@@ -245,7 +251,7 @@ static td_status *fold_update(folding *f, int32_t id, td_dtype dtype)
         status = retire(f, update);
     if (!status) {
         f->folded->gone[id] = true;
-        td_graph_add(graph, "update_mixed", name, inputs, INPUTS, attrs, 3, &copy, copies);
+        td_graph_add(graph, "update_mixed", name, inputs, INPUTS, attrs, 4, &copy, copies);
         status = graph->failed ? td_graph_check(graph) : place_like(f, id);
     }
     td_free(name);
@@ -263,7 +269,7 @@ static td_status *fold_all(folding *f)
         const td_node *node = &f->graph->nodes[n];
         const td_rule *rule = node->phase == TD_UPDATE ? td_rule_find(node->op->name) : NULL;
         int32_t parameter = rule ? node->inputs[0] : -1;
-        if (parameter < 0 || !f->plan->values[parameter].offloaded || f->graph->values[parameter].dtype != TD_F32)
+        if (parameter < 0 || !f->plan->values[parameter].offloaded || !is_float(f->graph->values[parameter].dtype))
             continue;
         td_dtype dtype = f->folded->dtype[parameter];
         if (td_rule_is_elementwise(rule))

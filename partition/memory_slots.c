@@ -23,7 +23,7 @@ typedef struct pool {
     const td_plan *plan;
     const td_users *users;
     td_block *blocks;
-    int64_t n, from; /* from: where slots begin, behind what has its place already */
+    int64_t n, from;           /* from: where slots begin, behind what has its place already */
     int32_t *begin, *end;      /* of each block: places in the sequence; end: n_nodes when kept */
     int32_t *ending, *follows; /* blocks whose last use is at a place, as lists */
     int32_t *slot_of;

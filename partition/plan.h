@@ -232,7 +232,7 @@ struct td_plan {
     td_plan_table *tables;
     int32_t n_tables;
     td_plan_paging paging;
-    int32_t n_movable;       /* parameters that offload.optimizer may move */
+    int32_t n_movable; /* parameters that offload.optimizer may move */
     td_plan_slots gradient_slots, parameter_slots;
     td_ledger *ledger;       /* as sites */
     td_ledger *without;      /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */

@@ -9,7 +9,8 @@
  * lookups read the product's copy. All else is f32: losses, softmax, reductions, running statistics, and the ops whose name a
  * pattern of train.keep_fp32 matches.
  *
- * Parameters are f32 and stay so, with their optimizer: their casts are what the device computes with. The casts' gradients,
+ * Parameters are f32 and stay so, with their optimizer: their casts are what the device computes with. Without masters
+ * (td_train_options.no_master) those that casts alone read are in 16 bit themselves, and ops read them as they are. The casts' gradients,
  * built like all others, hand each optimizer its gradient, rounded to 16 bit once by the op that made it. What an op keeps for
  * its gradient beside its result (mean, log-sum) is f32. */
 #include <string.h>
@@ -189,6 +190,48 @@ static td_status *widen_results(casts *c, td_plan *plan, int64_t n_values)
     return plan->loss < 0 ? NULL : widen(c, &plan->loss);
 }
 
+/* ---- without masters --------------------------------------------------------------------------------------------------------- */
+
+/* only[v]: casts to 16 bit alone read parameter v. */
+static void find_only_narrow(const casts *c, const td_plan *plan, bool *only)
+{
+    const td_graph *graph = c->graph;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        only[v] = graph->values[v].class == TD_CLASS_PARAMETER && graph->values[v].dtype == TD_F32 &&
+                  !graph->values[v].is_output;
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        for (int32_t i = 0; i < graph->nodes[n].n_inputs; i++) {
+            const td_node *node = &graph->nodes[n];
+            bool narrows = strcmp(node->op->name, "cast") == 0 && graph->values[node->outputs[0]].dtype == c->dtype;
+            if (node->inputs[i] >= 0 && !narrows)
+                only[node->inputs[i]] = false;
+        }
+    for (int32_t i = 0; i < plan->n_outputs; i++)
+        only[plan->outputs[i]] = false;
+}
+
+/* Such parameters are in 16 bit, and whoever reads a cast of one reads the parameter. The casts are left to the pass optimize, which
+ * drops what nobody reads. */
+static td_status *drop_masters(casts *c, td_plan *plan)
+{
+    td_graph *graph = c->graph;
+    bool *only = NULL;
+    TD_TRY(TD_NEW(only, graph->n_values + 1));
+    find_only_narrow(c, plan, only);
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        for (int32_t i = 0; i < graph->nodes[n].n_inputs; i++) {
+            int32_t value = graph->nodes[n].inputs[i], maker = value < 0 ? -1 : graph->values[value].producer;
+            const td_node *cast = maker < 0 ? NULL : &graph->nodes[maker];
+            if (cast && strcmp(cast->op->name, "cast") == 0 && only[cast->inputs[0]])
+                graph->nodes[n].inputs[i] = cast->inputs[0];
+        }
+    for (int32_t v = 0; v < graph->n_values; v++)
+        if (only[v])
+            graph->values[v].dtype = c->dtype;
+    td_free(only);
+    return NULL;
+}
+
 static td_status *allocate(casts *c, int64_t n_values)
 {
     TD_TRY(TD_NEW(c->is_narrow, n_values + 1));
@@ -204,7 +247,12 @@ static td_status *allocate(casts *c, int64_t n_values)
 td_status *td_pass_precision(td_plan *plan, const td_plan_request *request)
 {
     if (request->options->precision == TD_FP32)
-        return NULL;
+        return !request->options->no_master
+                   ? NULL
+                   : td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                             "offload.master: none is for parameters that are read "
+                                             "in 16 bit, and train.precision is fp32"),
+                                    "try: train.precision: bf16");
     td_status *status = NULL;
     int32_t *order = NULL;
     casts c = {.graph = plan->graph, .dtype = request->options->precision == TD_MIXED_BF16 ? TD_BF16 : TD_F16};
@@ -215,7 +263,9 @@ td_status *td_pass_precision(td_plan *plan, const td_plan_request *request)
     find_multiplied(&c, request);
     for (int64_t k = 0; k < n_nodes; k++)
         TD_TRY_OR(status, done, visit(&c, request, order[k]));
-    status = widen_results(&c, plan, n_values);
+    TD_TRY_OR(status, done, widen_results(&c, plan, n_values));
+    if (request->options->no_master)
+        status = drop_masters(&c, plan);
 done:
     td_free(order);
     td_free(c.is_narrow);

@@ -94,8 +94,8 @@ static td_status *find_readers(slotting *s)
 /* The host ops that read a gradient which has crossed and keep nothing of it. */
 static bool takes_up(const td_node *node)
 {
-    static const char *const ops[] = {"update_mixed", "accumulate", "accumulate_replicas", "gradient_squares",
-                                      "gradient_nonfinite"};
+    static const char *const ops[] = {"update_mixed",       "accumulate",   "accumulate_replicas", "gradient_squares",
+                                      "gradient_nonfinite", "early_update", "settle_update"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strcmp(node->op->name, ops[i]) == 0)
             return true;

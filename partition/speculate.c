@@ -19,7 +19,8 @@ enum { SETTLE_INPUTS = PART_INPUTS + 4 };                       /* and speculate
 static bool is_clipped_update(const td_plan *plan, const td_node *node)
 {
     return strcmp(node->op->name, "update_mixed") == 0 && node->n_inputs == PART_INPUTS && node->inputs[FACTOR] >= 0 &&
-           !node->delayed && plan->values[node->inputs[PARAMETER]].offloaded;
+           !node->delayed && plan->graph->values[node->inputs[PARAMETER]].dtype == TD_F32 &&
+           plan->values[node->inputs[PARAMETER]].offloaded;
 }
 
 static td_status *no_memory(const td_plan *plan, int32_t update)

@@ -111,6 +111,13 @@ static td_status *check_kind(const td_graph *graph, const td_rule *rule, int32_t
 {
     bool sparse = graph->values[gradient].kind == TD_ROW_SPARSE;
     const char *reason = sparse ? rule->refuses_row_sparse : rule->refuses_dense;
+    if (!sparse && graph->values[parameter].dtype != TD_F32 && !td_rule_is_elementwise(rule))
+        return td_status_help(TD_ERROR(TD_UNSUPPORTED,
+                                       "optimizer \"%s\" takes the norm of a whole parameter, and \"%s\" is in %s "
+                                       "without an f32 master",
+                                       rule->name, graph->values[parameter].name,
+                                       td_dtype_name(graph->values[parameter].dtype)),
+                              "try: offload.master: fp32, or an optimizer that works element by element");
     if (!reason)
         return NULL;
     return TD_ERROR(TD_UNSUPPORTED, "optimizer \"%s\" does not take the %s gradient of \"%s\": %s", rule->name,

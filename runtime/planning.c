@@ -70,7 +70,8 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
     td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
                      options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
                      options->loss_scale.minimum);
-    td_string_format(&text, "delayed %d exact %d\n", (int)options->offload_delayed, (int)options->no_speculation);
+    td_string_format(&text, "delayed %d exact %d no master %d\n", (int)options->offload_delayed,
+                     (int)options->no_speculation, (int)options->no_master);
     td_string_format(&text, "window %d %d %d skipped %" PRId64 "\n", options->accumulate, options->replicas,
                      (int)options->reduction, options->most_skipped);
     for (int64_t i = 0; i < options->accumulate_changes.n; i++)

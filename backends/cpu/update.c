@@ -11,7 +11,8 @@ bool td_update_takes(const td_update_rule *rule, const td_kernel_call *call, int
     if (states < rule->least_states || states > rule->most_states ||
         (!td_cpu_is(parameter, TD_DENSE, TD_F32) && !narrow))
         return false;
-    if (narrow && td_cpu_product(parameter, 1, parameter->rank) > TD_UPDATE_MOST_NARROW)
+    const bool by_rows = rule->per_row || call->inputs[1].kind == TD_ROW_SPARSE || first != STATES;
+    if (narrow && by_rows && td_cpu_product(parameter, 1, parameter->rank) > TD_UPDATE_MOST_NARROW)
         return false;
     for (int32_t i = first; i < call->n_inputs; i++)
         if (!td_cpu_is(&call->inputs[i], TD_DENSE, TD_F32))
@@ -59,6 +60,25 @@ static void update_elements(void *context, int64_t begin, int64_t end)
                          target->coefficients);
 }
 
+/* Of a 16-bit parameter: widened by the piece. */
+static void update_narrow_elements(void *context, int64_t begin, int64_t end)
+{
+    enum { PIECE = 512 };
+    const update_work *work = context;
+    const td_update_target *target = &work->target;
+    uint16_t *parameter = target->parameter;
+    float wide[PIECE];
+    for (int64_t at = begin; at < end; at += PIECE) {
+        const int64_t n = end - at < PIECE ? end - at : PIECE;
+        float *states[TD_UPDATE_MOST_STATES] = {NULL};
+        for (int32_t s = 0; s < target->n_states; s++)
+            states[s] = target->states[s] + at;
+        td_widen_row(parameter + at, target->dtype, n, wide);
+        target->rule->update(wide, states, work->gradient + at, n, target->coefficients);
+        td_narrow_row(wide, target->dtype, at, n, target->rounding, td_update_of(target->coefficients), parameter + at);
+    }
+}
+
 static void update_all_rows(void *context, int64_t begin, int64_t end)
 {
     const update_work *work = context;
@@ -89,7 +109,8 @@ td_status *td_update_run(const td_update_rule *rule, const td_kernel_call *call,
     } else if (rule->per_row) {
         td_cpu_for(team, work.target.rows, rows_per_block, update_all_rows, &work);
     } else {
-        td_cpu_for(team, work.target.rows * work.target.dim, TD_CPU_BLOCK, update_elements, &work);
+        td_cpu_for(team, work.target.rows * work.target.dim, TD_CPU_BLOCK,
+                   work.target.dtype == TD_F32 ? update_elements : update_narrow_elements, &work);
     }
     return NULL;
 }

@@ -16,7 +16,7 @@ static td_status *infer_update(td_infer *infer)
     const bool narrow = parameter->dtype == TD_BF16 || parameter->dtype == TD_F16;
     if (parameter->kind != TD_DENSE || (parameter->dtype != TD_F32 && !narrow))
         return TD_SHAPE_ERROR(infer, "the parameter must be dense, of f32, bf16 or f16");
-    if (narrow && gradient->kind == TD_DENSE)
+    if (narrow && gradient->kind == TD_DENSE && !td_rule_is_elementwise(rule))
         return TD_SHAPE_ERROR(infer, "a parameter of %s takes a row-sparse gradient only: keep it in f32",
                               td_dtype_name(parameter->dtype));
     if (gradient->kind != TD_DENSE && gradient->kind != TD_ROW_SPARSE)
@@ -69,7 +69,7 @@ static td_status *reference_update(const td_kernel_call *call)
     }
     if (rule->whole_tensor)
         return rule->reference_tensor(target.parameter, target.states, values, elements, target.coefficients);
-    if (!has_per_row_state(rule)) {
+    if (!has_per_row_state(rule) && target.dtype == TD_F32) {
         rule->reference(target.parameter, target.states, values, elements, target.coefficients);
         return NULL;
     }

@@ -9,6 +9,9 @@
  * copies are made where the attribute "copy" names their dtype. 28 bytes an element with Adam and gradients in 16 bit, 4 more with a
  * sum: ops of their own would go over memory again each. The bits are those of such ops in that order.
  *
+ * A parameter may be in 16 bit itself (no master): it is widened, updated and rounded, to nearest or as its part of "rounding" says
+ * (base/rows16.h), and no copy is made.
+ *
  * Rules that look at more than one element at a time (a norm of the whole parameter, one number for a row) have no such op. Made by the
  * planner (partition/fold.c, partition/chunk.c). */
 #include "graph/ops/elements.h"
@@ -30,6 +33,9 @@ enum { MICRO_NUMBERS = 3 };
 static const td_attr_spec attrs[] = {
     {.name = "rule", .type = TD_ATTR_STRING, .required = true, .help = "an optimizer whose elements are independent"},
     {.name = "copy", .type = TD_ATTR_STRING, .s = "", .help = "bf16 or f16: what the parameters are copied out in"},
+    {.name = "rounding",
+     .type = TD_ATTR_INTS,
+     .help = "of each part in 16 bit: 0 to nearest, else the key of stochastic rounding"},
     {.name = "outputs", .type = TD_ATTR_INT, .help = "how many copies: one for each part, or none"},
     {.name = "names", .type = TD_ATTR_STRING, .help = "of the parts, for messages, with spaces between"},
     {0},
@@ -79,7 +85,9 @@ static td_status *check_sum(const td_infer *infer, int32_t first)
 static td_status *check_part(const td_infer *infer, const td_rule *rule, int32_t first)
 {
     const td_type *part = &infer->inputs[first], *parameter = &part[PARAMETER], *gradient = &part[GRADIENT];
-    TD_TRY(td_infer_require(infer, first + PARAMETER, TD_DENSE, TD_F32));
+    const char *copy = td_attr_string(infer->attrs, infer->n_attrs, "copy", "");
+    if (parameter->kind != TD_DENSE || (parameter->dtype != TD_F32 && (!is_narrow(parameter->dtype) || *copy)))
+        return TD_SHAPE_ERROR(infer, "the parameter must be dense, of f32; of bf16 or f16 without a copy");
     TD_TRY(update_require_coefficients(infer, first + COEFFICIENTS));
     if (gradient->kind != TD_DENSE || (gradient->dtype != TD_F32 && !is_narrow(gradient->dtype)))
         return TD_SHAPE_ERROR(infer, "the gradient must be dense, of f32, bf16 or f16");
@@ -106,6 +114,9 @@ static td_status *infer(td_infer *infer)
     if (*copy && dtype == TD_F32)
         return TD_SHAPE_ERROR(infer, "copies of \"%s\"; they may be bf16 or f16", copy);
     const int32_t parts = infer->n_inputs / PART_INPUTS;
+    const td_attr *rounding = td_attr_find(infer->attrs, infer->n_attrs, "rounding");
+    if (rounding && rounding->n_ints && rounding->n_ints != parts)
+        return TD_SHAPE_ERROR(infer, "rounding has %d numbers for %d parts", rounding->n_ints, parts);
     if (infer->n_outputs != (*copy ? parts : 0))
         return TD_SHAPE_ERROR(infer, "%d copies of %d parameters", infer->n_outputs, parts);
     for (int32_t p = 0; p < parts; p++) {
@@ -123,7 +134,7 @@ static void cost(const td_kernel_call *call, td_cost *out)
     *out = (td_cost){0};
     for (int32_t first = 0; first < call->n_inputs; first += PART_INPUTS) {
         const td_tensor *part = &call->inputs[first];
-        double n = (double)td_tensor_elements(&part[PARAMETER]), kept = 1;
+        double n = (double)td_tensor_elements(&part[PARAMETER]), kept = part[PARAMETER].dtype == TD_F32 ? 1 : 0.5;
         for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
             kept += part[STATES + s].kind != TD_NONE;
         out->flops += UPDATE_FLOPS * n;
@@ -147,17 +158,24 @@ static void make_gradient(const td_tensor *part, int64_t first, int64_t n, float
     }
 }
 
-static void update_part(const td_rule *rule, const td_tensor *part, const td_tensor *copy)
+static void update_part(const td_rule *rule, const td_tensor *part, const td_tensor *copy, int64_t rounding)
 {
+    const td_dtype dtype = part[PARAMETER].dtype;
     const int64_t n = td_tensor_elements(&part[PARAMETER]);
     float gradient[PIECE];
     for (int64_t first = 0; first < n; first += PIECE) {
         int64_t count = n - first < PIECE ? n - first : PIECE;
-        float *states[TD_MAX_SLOTS] = {NULL}, *parameter = (float *)part[PARAMETER].data + first;
+        float *states[TD_MAX_SLOTS] = {NULL}, wide[PIECE];
+        float *parameter = dtype == TD_F32 ? (float *)part[PARAMETER].data + first : wide;
+        uint16_t *narrow = (uint16_t *)part[PARAMETER].data + first;
+        if (dtype != TD_F32)
+            td_widen_row(narrow, dtype, count, wide);
         for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
             states[s] = part[STATES + s].kind == TD_NONE ? NULL : (float *)part[STATES + s].data + first;
         make_gradient(part, first, count, gradient);
         rule->reference(parameter, states, gradient, count, part[COEFFICIENTS].data);
+        if (dtype != TD_F32)
+            td_narrow_row(wide, dtype, first, count, rounding, td_update_of(part[COEFFICIENTS].data), narrow);
         if (copy)
             td_narrow_row_to_nearest(parameter, copy->dtype, count, (uint16_t *)copy->data + first);
     }
@@ -166,8 +184,10 @@ static void update_part(const td_rule *rule, const td_tensor *part, const td_ten
 static td_status *reference(const td_kernel_call *call)
 {
     const td_rule *rule = td_rule_find(td_attr_string(call->attrs, call->n_attrs, "rule", ""));
+    const td_attr *rounding = td_attr_find(call->attrs, call->n_attrs, "rounding");
     for (int32_t p = 0; p < call->n_inputs / PART_INPUTS; p++)
-        update_part(rule, &call->inputs[p * PART_INPUTS], call->n_outputs ? &call->outputs[p] : NULL);
+        update_part(rule, &call->inputs[p * PART_INPUTS], call->n_outputs ? &call->outputs[p] : NULL,
+                    rounding && p < rounding->n_ints ? rounding->ints[p] : 0);
     return NULL;
 }
 

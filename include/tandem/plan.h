@@ -157,6 +157,9 @@ typedef struct td_train_options {
     /* With clip_norm, offloaded updates are made before the norm of all gradients is known, and undone from a log where it turns out
      * to be too large: the same bits, 4 bytes more on the host for each number of an offloaded parameter and its state. True: they wait. */
     bool no_speculation;
+    /* With bf16 and fp16: parameters that are read in 16 bit alone are kept in 16 bit, without an f32 master: updates widen and round them
+     * (stochastic_rounding says how). Other results than with masters. docs/offload.md. */
+    bool no_master;
     double clip_norm;         /* all gradients together are scaled down to this norm; 0: they are not */
     bool no_pipeline;         /* each step ends before the next begins */
     bool stochastic_rounding; /* updates of bf16 and f16 parameters round up with the probability of what is cut off */

@@ -285,11 +285,10 @@ static void test_gradients_and_parameters_in_flight_lie_in_four_slots(void **sta
         td_offload_traffic t = td_plan_offload_traffic(m.plan);
         const int64_t bucket = LAYER * (narrow ? 2 : 4);
         assert_int_equal(t.gradient_slots, SLOTS);
-        assert_in_range(t.gradient_slot_bytes, bucket, bucket + 2048); /* the last layer's share one */
+        assert_in_range(t.gradient_slot_bytes, bucket, bucket + 4096); /* the last layer's share one */
         assert_int_equal(t.parameter_slots, narrow ? SLOTS : 0);
         td_ledger host = td_plan_ledger(m.plan, m.plan->host);
-        assert_true(host.bytes[TD_LEDGER_STAGING] <=
-                    SLOTS * (t.gradient_slot_bytes + t.parameter_slot_bytes) + 4096);
+        assert_true(host.bytes[TD_LEDGER_STAGING] <= SLOTS * (t.gradient_slot_bytes + t.parameter_slot_bytes) + 4096);
         assert_true(host.bytes[TD_LEDGER_STAGING] < LAYERS * bucket);
         model_end(&m);
     }
@@ -312,6 +311,7 @@ static void test_with_clipping_only_what_leaves_lies_in_slots(void **state)
     (void)state;
     model m = slot_model(TD_MIXED_BF16);
     m.options.clip_norm = 1;
+    m.options.no_speculation = true;
     assert_ok(model_plan(&m, many_layers(&m)));
     td_offload_traffic t = td_plan_offload_traffic(m.plan);
     assert_int_equal(t.gradient_slots, 0);

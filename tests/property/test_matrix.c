@@ -54,6 +54,8 @@ static const place places[] = {
     {"offload.optimizer: cpu", true, NULL, TD_OFFLOAD_CPU, "dense", 0},
     {"offload.optimizer: {ratio: 0.5}", true, NULL, TD_OFFLOAD_CPU, "dense", 0.5},
     {"offload.optimizer: auto, where all fits", true, NULL, TD_OFFLOAD_AUTO, "dense", 0},
+    {"offload.optimizer: {ratio: 0.5} with the table on the host", true, "table*", TD_OFFLOAD_CPU, "row-sparse", 0.5},
+    {"offload.optimizer: auto with the table on the host", true, "table*", TD_OFFLOAD_AUTO, "row-sparse", 0},
 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
 enum { EVERY = 7 }; /* no divisor of the number of combinations of a rule */

@@ -475,6 +475,89 @@ static void test_sixteen_bit_parameters_take_two_bytes_on_the_device_and_on_the_
     check_narrow(TD_MIXED_FP16, 4);
 }
 
+/* ---- no master ----------------------------------------------------------------------------------------------------------- */
+
+static run without_master(const char *optimizer, td_offload offload, double ratio, int32_t accumulate, bool stochastic)
+{
+    run r = prepare(optimizer, 0.05, offload, "emulated:memory=64MiB,cores=1");
+    r.options.precision = TD_MIXED_BF16;
+    r.options.no_master = true;
+    r.options.offload_ratio = ratio;
+    r.options.accumulate = accumulate;
+    r.options.stochastic_rounding = stochastic;
+    return r;
+}
+
+/* Every parameter and state is the same wherever it is updated; parameters hold no more than bf16 does. */
+static void check_without_master(const td_rule *rule, int32_t accumulate, bool stochastic, batches *b)
+{
+    run r[3];
+    losses l[3];
+    for (int i = 0; i < 3; i++) {
+        r[i] =
+            without_master(rule->name, i ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE, i == 2 ? 0.5 : 1, accumulate, stochastic);
+        start(&r[i]);
+        l[i] = train(&r[i], b);
+        assert_memory_equal(l[0].loss, l[i].loss, (size_t)l[0].n * sizeof *l[0].loss);
+        uint64_t sums[2];
+        no_error(td_store_checksum(r[0].store, &sums[0]));
+        no_error(td_store_checksum(r[i].store, &sums[1]));
+        assert_true(sums[0] == sums[1]);
+    }
+    for (int i = 0; i < 3; i++)
+        stop(&r[i]);
+}
+
+static void test_without_masters_the_bits_are_the_same_wherever_updates_are_made(void **state)
+{
+    (void)state;
+    batches b;
+    fill_batches(&b);
+    for (int32_t i = 0; i < td_rule_count(); i++)
+        if (td_rule_is_elementwise(td_rule_at(i)))
+            check_without_master(td_rule_at(i), 1 + i % 2, i % 3 == 0, &b);
+}
+
+/* Two bytes a parameter on the device and two on the host, and the moments: the ledger has both ways beside each other. */
+static void test_the_ledger_without_masters_is_two_bytes_a_parameter(void **state)
+{
+    (void)state;
+    run r = without_master("adam", TD_OFFLOAD_CPU, 1, 1, false),
+        with = prepare("adam", 0.05, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
+    with.options.precision = TD_MIXED_BF16;
+    no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+    no_error(td_plan_train(with.graph, with.loss, &with.options, &with.plan));
+    int64_t parameters = td_plan_parameter_count(r.plan), entries = 5;
+    td_ledger host = td_plan_ledger(r.plan, 0), accel = td_plan_ledger(r.plan, 1),
+              host_with = td_plan_ledger(with.plan, 0);
+    assert_in_range(host.bytes[TD_LEDGER_MASTERS], 2 * parameters, 2 * parameters + 64 * entries);
+    assert_in_range(accel.bytes[TD_LEDGER_PARAMETERS], 2 * parameters, 2 * parameters + 64 * entries);
+    assert_in_range(host_with.bytes[TD_LEDGER_MASTERS], 4 * parameters, 4 * parameters + 64 * entries);
+    assert_int_equal(host.bytes[TD_LEDGER_MOMENTS], host_with.bytes[TD_LEDGER_MOMENTS]);
+    assert_true(host.bytes[TD_LEDGER_STAGING] < host_with.bytes[TD_LEDGER_STAGING]); /* nothing is copied out */
+    stop(&r);
+    stop(&with);
+}
+
+static void expect_refusal(run *r, td_code code, const char *words)
+{
+    td_status *status = td_plan_train(r->graph, r->loss, &r->options, &r->plan);
+    if (td_status_code(status) != code || !strstr(td_status_message(status), words))
+        fail_msg("\"%s\" does not say \"%s\"", td_status_message(status), words);
+    td_status_destroy(status);
+    stop(r);
+}
+
+static void test_what_needs_masters_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    run lamb = without_master("lamb", TD_OFFLOAD_CPU, 1, 1, false),
+        wide = without_master("adam", TD_OFFLOAD_CPU, 1, 1, false);
+    wide.options.precision = TD_FP32;
+    expect_refusal(&lamb, TD_UNSUPPORTED, "takes the norm of a whole parameter");
+    expect_refusal(&wide, TD_INVALID_ARGUMENT, "train.precision is fp32");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +570,9 @@ int main(void)
         cmocka_unit_test(test_a_held_step_leaves_masters_and_replicas),
         cmocka_unit_test(test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas),
         cmocka_unit_test(test_sixteen_bit_parameters_take_two_bytes_on_the_device_and_on_the_link),
+        cmocka_unit_test(test_without_masters_the_bits_are_the_same_wherever_updates_are_made),
+        cmocka_unit_test(test_the_ledger_without_masters_is_two_bytes_a_parameter),
+        cmocka_unit_test(test_what_needs_masters_is_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,7 @@ typedef struct mixed_part {
     const td_tensor *inputs, *copy;
     const float *sum; /* NULL: the gradient is the whole of it */
     float factor;
+    int64_t rounding;
 } mixed_part;
 
 /* Elements from `at` on: where they lie, or made in `buffer`. */
@@ -87,13 +88,22 @@ static const float *make_gradient(const mixed_part *part, int64_t at, int64_t n,
 static void update_span(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
 {
     const td_tensor *inputs = part->inputs;
-    float buffer[PIECE];
+    const td_dtype dtype = inputs[PARAMETER].dtype;
+    const uint64_t update = td_update_of(inputs[COEFFICIENTS].data);
+    float buffer[PIECE], wide[PIECE];
     for (int64_t at = begin; at < end; at += PIECE) {
         int64_t n = end - at < PIECE ? end - at : PIECE;
-        float *states[TD_UPDATE_MOST_STATES] = {NULL}, *parameter = (float *)inputs[PARAMETER].data + at;
+        float *states[TD_UPDATE_MOST_STATES] = {NULL};
+        float *parameter = dtype == TD_F32 ? (float *)inputs[PARAMETER].data + at : wide;
+        if (dtype != TD_F32)
+            (void)td_chunk_load(&inputs[PARAMETER], at, n, wide);
         for (int32_t s = 0; s < TD_UPDATE_MOST_STATES && inputs[STATES + s].kind != TD_NONE; s++)
             states[s] = (float *)inputs[STATES + s].data + at;
         rule->update(parameter, states, make_gradient(part, at, n, buffer), n, inputs[COEFFICIENTS].data);
+        if (dtype != TD_F32 && part->rounding)
+            td_narrow_row(wide, dtype, at, n, part->rounding, update, (uint16_t *)inputs[PARAMETER].data + at);
+        else if (dtype != TD_F32)
+            narrow(&inputs[PARAMETER], at, n, wide);
         if (part->copy)
             copy_out(parameter, part->copy, at, n, past);
     }
@@ -108,6 +118,8 @@ static mixed_part part_at(const td_kernel_call *call, int32_t index)
 {
     const td_tensor *inputs = &call->inputs[index * PART_INPUTS];
     mixed_part part = {.inputs = inputs, .copy = call->n_outputs ? &call->outputs[index] : NULL, .factor = 1};
+    const td_attr *rounding = td_cpu_attr(call, "rounding");
+    part.rounding = rounding && index < rounding->n_ints ? rounding->ints[index] : 0;
     if (inputs[SUM].kind != TD_NONE && ((const double *)inputs[MICRO].data)[0] == 0)
         part.sum = inputs[SUM].data;
     if (inputs[FACTOR].kind != TD_NONE)
