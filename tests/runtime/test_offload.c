@@ -525,6 +525,7 @@ static void test_the_ledger_without_masters_is_two_bytes_a_parameter(void **stat
     run r = without_master("adam", TD_OFFLOAD_CPU, 1, 1, false),
         with = prepare("adam", 0.05, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
     with.options.precision = TD_MIXED_BF16;
+    r.options.no_speculation = with.options.no_speculation = true;
     no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
     no_error(td_plan_train(with.graph, with.loss, &with.options, &with.plan));
     int64_t parameters = td_plan_parameter_count(r.plan), entries = 5;
