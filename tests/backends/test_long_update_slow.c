@@ -16,7 +16,7 @@
 #include "graph/op.h"
 #include "optim/rule.h"
 
-enum { PIECE = 8 << 20 /* bytes */, END = 1000 };
+enum { PIECE = 2 << 20 /* bytes */, END = 1000 };
 static const int64_t ELEMENTS = ((int64_t)1 << 31) + 12345;
 
 typedef struct span {
@@ -36,7 +36,8 @@ static bool map_span(span *s, int64_t bytes, int file)
         return false;
     }
     for (int64_t i = 1; i < pieces - 2; i++)
-        if (mmap(s->memory + i * PIECE, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
+        if (mmap(s->memory + i * PIECE, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file,
+                 0) == MAP_FAILED)
             return false;
     return true;
 }
