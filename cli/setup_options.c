@@ -271,6 +271,8 @@ static void add_precision(td_section root, td_train_options *options)
     options->precision = !strcmp(precision, "bf16")   ? TD_MIXED_BF16
                          : !strcmp(precision, "fp16") ? TD_MIXED_FP16
                                                       : TD_FP32;
+    if (options->precision == TD_FP32)
+        return;
     options->no_master = !strcmp(td_section_string(root, "offload.master"), "none");
     if (options->precision != TD_MIXED_FP16)
         return;
