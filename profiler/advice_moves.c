@@ -34,7 +34,7 @@ static const td_op_row *best_to_move(const td_analysis *a, int32_t device, doubl
         const td_trace_node *node = &a->view->plan->nodes[row->node];
         double ns = (double)row->self_ns / (double)a->ops->steps;
         if (row->device_index != device || a->view->plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE ||
-            ns > most_ns || ns < 0.1 * most_ns || row->bytes <= 0)
+            ns > most_ns || ns < 0.1 * most_ns || row->bytes <= 0 || !strcmp(node->op, "host_call"))
             continue;
         if (!best || row->flops / row->bytes < best->flops / best->bytes)
             best = row;
@@ -66,7 +66,7 @@ static void advise_balance(const td_analysis *a, td_advice_list *list)
         td_advice_give(
             list, TD_ADVICE_unbalanced_cut, share_of(a, gain), gain,
             "%s works %.3g ms of a step, %s %.3g: balance would save up to %.3g ms, but no single op there is "
-            "small enough to move; a smaller share of the batch or another model cut would",
+            "small enough and free to move; a smaller share of the batch or another model cut would",
             plan->devices[most].name, MS(busy_of(a, most)), plan->devices[least].name, MS(busy_of(a, least)), MS(gain));
 }
 

@@ -33,6 +33,8 @@ typedef struct run {
     int64_t handed_out;
     int64_t slow_ns;  /* what the source takes for a batch, at least */
     int64_t taken_ns; /* what it took, all batches but the first */
+    int64_t op_ns;    /* what an op of the model takes, at least; 0: there is none */
+    int64_t op_taken_ns[8], op_calls;
 } run;
 
 static char folder[128];
@@ -75,7 +77,33 @@ static void fill(run *r)
     r->fields[2] = (td_field){"ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {BATCH}, .data = r->ids}};
 }
 
-static void open_run_on(run *r, const char *device, bool pipelined)
+/* The model's own op, computing for so long. It notes what it took. */
+static td_status *work(void *context, const td_tensor *inputs, int32_t n_inputs, td_tensor *output)
+{
+    run *r = context;
+    int64_t begin_ns = td_clock_ns();
+    (void)n_inputs;
+    memcpy(output->data, inputs[0].data, sizeof r->x);
+    while (td_clock_ns() - begin_ns < r->op_ns)
+        ;
+    r->op_taken_ns[r->op_calls++ % 8] += td_clock_ns() - begin_ns;
+    return NULL;
+}
+
+/* So many of them before the model, each of op_ns. */
+static td_value slow_down(run *r, td_value x, int64_t ops, int64_t op_ns)
+{
+    char name[32];
+    r->op_ns = op_ns;
+    for (int64_t i = 0; i < ops; i++) {
+        (void)snprintf(name, sizeof name, "slow.%d", (int)i);
+        x = td_host_call(r->graph, work, r, 1, &x, TD_F32, TD_SHAPE(td_dim_constant(BATCH), td_dim_constant(DIM)),
+                         name);
+    }
+    return x;
+}
+
+static void open_slowed(run *r, const char *device, bool pipelined, int64_t ops, int64_t op_ns)
 {
     *r = (run){0};
     no_error(td_graph_create(&r->graph));
@@ -84,7 +112,7 @@ static void open_run_on(run *r, const char *device, bool pipelined)
     td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(td_dim_constant(BATCH)));
     td_value table = td_parameter(r->graph, "table.weight", TD_F32,
                                   TD_SHAPE(td_dim_constant(ROWS), td_dim_constant(DIM)), td_init_normal(0, 1));
-    td_value bottom = td_relu(td_linear(x, DIM, "bottom"));
+    td_value bottom = td_relu(td_linear(slow_down(r, x, ops, op_ns), DIM, "bottom"));
     td_value joined = td_concat(2, (td_value[]){bottom, td_embedding(table, ids, (td_embedding_options){0})}, 1);
     td_value loss = td_bce_with_logits(td_linear(joined, 1, "top"), y);
     r->options = td_train_defaults();
@@ -96,6 +124,11 @@ static void open_run_on(run *r, const char *device, bool pipelined)
     no_error(td_store_create(r->plan, &r->store));
     no_error(td_session_create(r->plan, r->store, &r->session));
     fill(r);
+}
+
+static void open_run_on(run *r, const char *device, bool pipelined)
+{
+    open_slowed(r, device, pipelined, 0, 0);
 }
 
 static void open_run(run *r)
@@ -335,12 +368,10 @@ static void near(double found_ns, double wanted_ns)
         fail_msg("%g ms were injected, %g ms found", 1e-6 * wanted_ns, 1e-6 * found_ns);
 }
 
-/* Some steps, one after the other, with a source that takes so long; all of them recorded. */
-static td_analysis *record_slow(run *r, const char *device, int64_t source_ns, td_trace **out_trace)
+/* Some steps of a run that is open, all of them recorded. */
+static td_analysis *record_all(run *r, td_trace **out_trace)
 {
     td_analysis *a = NULL;
-    open_run_on(r, device, false);
-    r->slow_ns = source_ns;
     td_profiler *profiler = profiler_of(0, 0, SLOW_STEPS, 1, true);
     train(r, SLOW_STEPS);
     td_profiler_stop(profiler);
@@ -349,6 +380,14 @@ static td_analysis *record_slow(run *r, const char *device, int64_t source_ns, t
     no_error(td_analysis_create(*out_trace, -1, &a));
     assert_int_equal(a->steps->n_steps, SLOW_STEPS);
     return a;
+}
+
+/* One after the other, with a source that takes so long. */
+static td_analysis *record_slow(run *r, const char *device, int64_t source_ns, td_trace **out_trace)
+{
+    open_run_on(r, device, false);
+    r->slow_ns = source_ns;
+    return record_all(r, out_trace);
 }
 
 /* Time is what the source itself took: a loaded machine makes that longer than what it was told. */
@@ -384,6 +423,65 @@ static void test_a_slow_link_is_found_with_its_time(void **state)
     assert_true(found > 0.95 * 1e9 * (double)(c.to_device_bytes + c.to_host_bytes) / 64e3);
     assert_true(found <= 1.05 * copied);
     assert_true(advises(a, "slow_link"));
+    td_analysis_destroy(a);
+    td_trace_destroy(trace);
+    close_run(&r);
+}
+
+static const td_advice *advice_of(const td_analysis *a, const char *rule, td_advice_list *list)
+{
+    td_advise(a, list);
+    for (int32_t i = 0; i < list->n; i++)
+        if (!strcmp(list->items[i].rule, rule))
+            return &list->items[i];
+    fail_msg("%s does not speak", rule);
+    return NULL;
+}
+
+/* An op that takes 6 ms is the first among the ops, with what it itself says that it took; the step's path has it, and so does the
+ * advice. */
+static void test_a_slow_op_is_found_with_its_time(void **state)
+{
+    (void)state;
+    run r;
+    td_trace *trace = NULL;
+    td_advice_list list;
+    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 1, 6000000);
+    td_analysis *a = record_all(&r, &trace);
+    double taken = 0;
+    for (int i = 0; i < 8; i++)
+        taken += (double)r.op_taken_ns[i];
+    const td_op_row *first = &a->ops->ops.rows[0];
+    assert_string_equal(first->name, "slow.0");
+    near((double)first->self_ns, taken);
+    int32_t subgraph = a->view->plan->nodes[first->node].subgraph;
+    assert_true((double)a->steps->subgraphs[subgraph].path_ns >= 0.95 * taken);
+    const td_advice *advice = advice_of(a, "slow_op", &list);
+    near(1e6 * advice->gain_ms * SLOW_STEPS, taken);
+    assert_non_null(strstr(advice->text, "host_call \"slow.0\" takes"));
+    td_analysis_destroy(a);
+    td_trace_destroy(trace);
+    close_run(&r);
+}
+
+/* All work on one side: what balance would save is half of the difference, by the engine's own count of busy time. */
+static void test_an_unbalanced_cut_is_found_with_what_it_costs(void **state)
+{
+    (void)state;
+    run r;
+    td_trace *trace = NULL;
+    td_advice_list list;
+    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 4, 2000000);
+    td_analysis *a = record_all(&r, &trace);
+    double busy[2] = {0};
+    for (int32_t i = 0; i < 2; i++)
+        busy[i] = 1e9 * td_session_device(r.session, i).busy_s;
+    double difference = busy[0] > busy[1] ? busy[0] - busy[1] : busy[1] - busy[0];
+    const td_advice *advice = advice_of(a, "unbalanced_cut", &list);
+    near(advice->measured * (double)a->steps->average.interval_ns * SLOW_STEPS, difference / 2);
+    assert_non_null(strstr(advice->text, "cpu works"));
+    assert_non_null(
+        strstr(advice->text, "no single op there is small enough and free to move")); /* the caller's own code */
     td_analysis_destroy(a);
     td_trace_destroy(trace);
     close_run(&r);
@@ -433,6 +531,8 @@ int main(void)
         cmocka_unit_test(test_a_profiler_that_cannot_write_turns_itself_off),
         cmocka_unit_test(test_a_slow_source_is_found_with_its_time),
         cmocka_unit_test(test_a_slow_link_is_found_with_its_time),
+        cmocka_unit_test(test_a_slow_op_is_found_with_its_time),
+        cmocka_unit_test(test_an_unbalanced_cut_is_found_with_what_it_costs),
         cmocka_unit_test(test_one_at_a_time),
     };
     return cmocka_run_group_tests(tests, enter, leave);
