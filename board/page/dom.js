@@ -141,8 +141,8 @@ export function canvas(width, height) {
   const element = h("canvas"), scale = window.devicePixelRatio || 1;
   element.width = Math.round(width * scale);
   element.height = Math.round(height * scale);
-  element.style.width = `${width}px`;
-  element.style.height = `${height}px`;
+  element.style.width = `${width}px`; // and narrower where there is less room, of the same form
+  element.style.aspectRatio = `${width} / ${height}`;
   const context = element.getContext("2d");
   context.scale(scale, scale);
   return [element, context];

@@ -5,7 +5,7 @@ import { chosenRuns, focusRun } from "/main.js";
 import { contours } from "/contours.js";
 import { h, clear, empty, canvas, css, number, percent, tip } from "/dom.js";
 
-const SIZE = 440, MARGIN = 44;
+const SIZE = 440, MARGIN = 40;
 const MAP = [[38, 52, 130], [38, 110, 180], [45, 160, 160], [110, 190, 110], [215, 205, 80], [235, 150, 55], [190, 60, 50]];
 const settings = { view: "contours", log: true, all: false };
 
@@ -21,12 +21,12 @@ export async function show(place) {
   const draw = () => {
     const runs = [...(one ? [[run, one]] : []), ...(settings.all || !one ? others : [])];
     const pictures = runs.flatMap(([r, found]) => found.landscapes.map((l) => ({ run: r, found, l })));
-    const scale = scaleOf(pictures.map((p) => p.l), settings.log);
-    clear(list, pictures.map((p) => picture(p, scale)));
+    const shared = scaleOf(pictures.map((p) => p.l), settings.log);
+    clear(list, pictures.map((p) => picture(p, settings.all ? shared : scaleOf([p.l], settings.log))));
   };
   const choice = (name, options, key) => h("label", {}, name, h("select", { onchange: (event) => { settings[key] = event.target.value; draw(); } }, options.map((o) => h("option", { value: o, selected: o === settings[key] }, o))));
   const check = (name, key, disabled) => h("label", {}, h("input", { type: "checkbox", checked: settings[key], disabled, onchange: (event) => { settings[key] = event.target.checked; draw(); } }), name);
-  clear(place, h("p", { class: "lead" }, "Each point is the mean loss at those weights. Along a training the two directions are the principal ones of its path; around a result they are random, each row as long as the weights' own. All pictures share one scale."),
+  clear(place, h("p", { class: "lead" }, "Each point is the mean loss at those weights. Along a training the two directions are the principal ones of its path; around a result they are random, each row as long as the weights' own. Pictures of several runs share one scale."),
     h("div", { class: "bar" }, choice("as", ["contours", "surface"], "view"), check("logarithmic", "log"), check("with the ticked runs", "all", !others.length)), list);
   draw();
 }
@@ -71,10 +71,8 @@ function flat(element, context, l, path, scale) {
   context.beginPath();
   context.rect(MARGIN, MARGIN, inner, inner);
   context.clip();
-  grid.forEach((row, j) => row.forEach((at, i) => {
-    context.fillStyle = colourAt(at);
-    context.fillRect(px(l.x[i]) - w / 2 - 0.5, py(l.y[j]) - t / 2 - 0.5, w + 1, t + 1);
-  }));
+  context.imageSmoothingQuality = "high";
+  context.drawImage(small(grid), MARGIN - w / 2, MARGIN - t / 2, inner + w, inner + t);
   context.strokeStyle = "rgb(255 255 255 / 65%)";
   context.lineWidth = 0.9;
   for (let level = 1; level < 14; level++) {
@@ -95,6 +93,18 @@ function flat(element, context, l, path, scale) {
     tip(event, near ? `step ${near.step}: loss ${number(near.loss)}` : loss === undefined ? "" : `loss ${loss === null ? "not finite" : number(loss)}\n${number(l.x[i], 3)}, ${number(l.y[j], 3)}`);
   });
   element.addEventListener("pointerleave", (event) => tip(event, ""));
+}
+
+// A pixel for each point, which the picture makes larger and smooth.
+function small(grid) {
+  const element = h("canvas"), wide = grid[0].length, tall = grid.length, context = element.getContext("2d");
+  element.width = wide;
+  element.height = tall;
+  grid.forEach((row, j) => row.forEach((at, i) => {
+    context.fillStyle = colourAt(at);
+    context.fillRect(i, tall - 1 - j, 1, 1);
+  }));
+  return element;
 }
 
 function drawPath(context, path, at) {

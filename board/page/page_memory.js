@@ -14,7 +14,7 @@ export async function show(place) {
   const seen = new Map((run.summary?.devices ?? []).map((device) => [device.name, device]));
   clear(place, h("p", { class: "lead" }, "Of each device: what the plan gives to parameters, optimizer state and to everything that one step makes, beside what was in use at most."),
     h("div", { class: "cards" }, plan.devices.map((device) => card(device, seen.get(device.name)))),
-    profile ? h("div", {}, h("h2", {}, `Step ${profile.memory.step}: what is alive, over its time`), h("div", { class: "cards" }, profile.memory.devices.map((device) => overTime(device, charts))))
+    profile ? h("div", { class: "above" }, h("h2", {}, `Step ${profile.memory.step}: what is alive, over its time`), h("div", { class: "cards" }, profile.memory.devices.map((device) => overTime(device, charts))))
       : h("p", { class: "lead" }, "Memory over the time of a step is known of a run that was recorded: tandem train CONFIG --profile."));
   for (const one of charts) await one.draw();
   return () => charts.forEach((one) => one.destroy());

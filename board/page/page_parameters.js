@@ -102,7 +102,7 @@ function drawParallel(card, runs, keys, state, redraw) {
   const passing = runs.filter((run) => passes(run, state)).length;
   clear(card, h("h2", {}, `Settings and result: ${passing} of ${runs.length} runs`),
     h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" },
-      svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": `Parallel coordinates of ${keys.join(", ")}` }, lines, axes)));
+      svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", class: "wide-picture", role: "img", "aria-label": `Parallel coordinates of ${keys.join(", ")}` }, lines, axes)));
 }
 
 function drawScatter(card, runs, keys, state, redraw) {
@@ -125,8 +125,9 @@ function drawSpread(card, runs, state) {
   const values = runs.map((run) => result(run, state.target)).filter(Number.isFinite), n = Math.min(10, Math.max(4, Math.ceil(Math.sqrt(values.length))));
   const least = Math.min(...values), most = Math.max(...values), width = (most - least) / n || 1, counts = new Array(n).fill(0);
   for (const value of values) counts[Math.min(n - 1, Math.floor((value - least) / width))]++;
+  const digits = Math.min(9, Math.max(3, Math.ceil(Math.log10(Math.max(Math.abs(least), Math.abs(most), 1e-300) / width)) + 1)); // enough to tell bins apart
   clear(card, h("h2", {}, `Distribution of ${state.target}`),
-    bars(counts.map((count, i) => ({ name: `${number(least + i * width, 3)} – ${number(least + (i + 1) * width, 3)}`, value: count, label: String(count) }))));
+    bars(counts.map((count, i) => ({ name: `${number(least + i * width, digits)} – ${number(least + (i + 1) * width, digits)}`, value: count, label: String(count) }))));
 }
 
 // Of numbers, the rank correlation; of texts, the share of the ranks' variance between their groups (eta squared's root).

@@ -2,6 +2,7 @@
 // as quick as one of a hundred; what is seen is asked for again, in detail, after each move.
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
+import { makePainter } from "/strip.js";
 import { h, clear, empty, css, colourOf, ms, number, tip } from "/dom.js";
 
 const ROW = 20, LABELS = 170, TOP = 26;
@@ -17,10 +18,17 @@ export async function show(place) {
   const view = { from: first.begin, to: first.end }, whole = { begin: first.begin, end: Math.max(first.end, first.begin + 1) };
   const surface = h("canvas", { class: "surface", tabindex: "0", role: "img", "aria-label": "Timeline. W and S zoom, A and D move, 0 shows all." });
   const details = h("div", { class: "card", "aria-live": "polite" }, "A press on a box tells what it is.");
-  let data = first, asked = 0, timer = null, frame = 0, gone = false, hidden = "";
+  const inks = new Map();
+  let painter = {}, data = first, asked = 0, timer = null, frame = 0, gone = false, hidden = "";
   const state = { frames: [] };
   place.dataset.frames = "";
 
+  // Of its kind; ops have that of their name.
+  function boxColour(box) {
+    let colour = KIND_COLOURS[box[5]] ?? inks.get(box[6]);
+    if (!colour) inks.set(box[6], colour = colourOf(box[6]));
+    return colour;
+  }
   const rows = () => data.rows.filter((row) => !hidden || row.thread.toLowerCase().includes(hidden));
   const width = () => Math.max(200, surface.clientWidth - LABELS);
   const xOf = (ns) => LABELS + ((ns - view.from) * width()) / (view.to - view.from);
@@ -36,9 +44,12 @@ export async function show(place) {
     const context = surface.getContext("2d");
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, wide, tall);
-    drawScale(context, wide, tall);
     const colours = { text: css("--text"), quiet: css("--quiet"), card: css("--card"), line: css("--grid") };
-    list.forEach((row, i) => drawRow(context, row, TOP + i * ROW, colours, i ? list[i - 1].thread : null));
+    if (list.length) drawBoxes(context, list, scale, colours, wide);
+    context.globalCompositeOperation = "destination-over"; // lines behind the boxes
+    drawScale(context, wide, tall);
+    context.globalCompositeOperation = "source-over";
+    list.forEach((row, i) => nameRow(context, row, TOP + i * ROW, colours, i ? list[i - 1].thread : null));
     state.frames.push(performance.now() - begun);
     if (state.frames.length > 200) state.frames.shift();
     place.dataset.frames = state.frames.map((t) => t.toFixed(1)).join(" ");
@@ -61,7 +72,17 @@ export async function show(place) {
     }
   }
 
-  function drawRow(context, row, y, colours, above) {
+  function drawBoxes(context, list, scale, colours, wide) {
+    const labels = [], tall = Math.round(ROW * scale), perNs = (width() * scale) / (view.to - view.from);
+    if (painter.back !== colours.card) painter = Object.assign(makePainter(colours.card), { back: colours.card });
+    painter.begin(Math.max(1, Math.round((wide - LABELS) * scale)), list.length * tall);
+    list.forEach((row, i) => painter.row(row.boxes, view.from - data.from, perNs, boxColour, i * tall + Math.round(scale), (i + 1) * tall - Math.round(2 * scale),
+      46 * scale, (box, from, to) => labels.push([box, LABELS + from / scale, LABELS + to / scale, TOP + i * ROW])));
+    painter.end(context, Math.round(LABELS * scale), Math.round(TOP * scale));
+    for (const [box, from, to, y] of labels) label(context, box, from, to, y);
+  }
+
+  function nameRow(context, row, y, colours, above) {
     if (row.thread !== above) {
       context.strokeStyle = colours.line;
       context.beginPath();
@@ -69,20 +90,6 @@ export async function show(place) {
       context.lineTo(surface.clientWidth, y - 0.5);
       context.stroke();
     }
-    context.save();
-    context.beginPath();
-    context.rect(LABELS, y, surface.clientWidth - LABELS, ROW);
-    context.clip();
-    for (const box of row.boxes) {
-      const x = xOf(data.from + box[0]), w = Math.max(1, xOf(data.from + box[1]) - x);
-      if (x > surface.clientWidth || x + w < LABELS) continue;
-      context.fillStyle = KIND_COLOURS[box[5]] ?? colourOf(box[6]);
-      context.globalAlpha = box[3] > 1 ? 0.35 + 0.55 * Math.min(1, box[2] / Math.max(1, box[1] - box[0])) : 1;
-      context.fillRect(x, y + 1, w, ROW - 3);
-      context.globalAlpha = 1;
-      if (w > 46) label(context, box, Math.max(x, LABELS), Math.min(x + w, surface.clientWidth), y);
-    }
-    context.restore();
     context.fillStyle = row.depth === 2 ? colours.quiet : colours.text;
     context.font = row.depth === 2 ? "11px system-ui, sans-serif" : "600 12px system-ui, sans-serif";
     const text = row.depth === 0 ? `steps ${row.lane + 1}` : row.depth === 2 ? `${row.thread}: ops` : row.thread;
