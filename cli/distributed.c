@@ -103,7 +103,9 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
         return NULL;
     TD_TRY(read_servers(root, &options.servers));
     TD_TRY(fingerprint(config, &options.fingerprint));
-    TD_TRY(td_job_open(&options, &out->job));
+    td_status *status = td_job_open(&options, &out->job);
+    must_leave = status != NULL; /* MPI may have started, and is not finalized */
+    TD_TRY(status);
     out->leads = td_job_worker(out->job) == 0;
     if (!out->leads)
         td_log_set_level(TD_LOG_NULL); /* the first worker tells */

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-enum { WAIT_SLICE_NS = 200000000 };
+enum { WAIT_SLICE_NS = 200000000, STARTS = 2 /* deadlines for all ranks to start */ };
 
 bool td_comm_is_wanted(void)
 {
@@ -27,6 +27,16 @@ static void keep_words(td_comm *comm, const td_status *status)
 {
     (void)strncpy(comm->last_words, td_status_message(status), sizeof comm->last_words - 1);
     comm->last_code = td_status_code(status);
+}
+
+/* One slice of a wait: the condition is signalled, or a fifth of a second is over. */
+static void rest(td_comm *comm)
+{
+    struct timespec until;
+    int64_t at = td_clock_ns() + WAIT_SLICE_NS;
+    until.tv_sec = at / 1000000000;
+    until.tv_nsec = at % 1000000000;
+    (void)pthread_cond_timedwait(&comm->changed, &comm->mutex, &until);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
@@ -89,11 +99,18 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
         return status;
     }
     pthread_mutex_lock(&comm->mutex);
-    while (!comm->opened && !comm->stopped)
-        pthread_cond_wait(&comm->changed, &comm->mutex);
+    const int64_t limit = td_clock_ns() + (int64_t)(STARTS * comm->options.deadline_s * 1e9);
+    while (!comm->opened && !comm->stopped && td_clock_ns() < limit)
+        rest(comm);
+    const bool stuck = !comm->opened && !comm->stopped; /* MPI does not come back: its thread and what it uses stay */
     status = comm->failure;
     comm->failure = NULL;
     pthread_mutex_unlock(&comm->mutex);
+    if (stuck)
+        return TD_ERROR(TD_IO,
+                        "the ranks of this job have not all started within %.0f s (twice ps.deadline): one of them has "
+                        "ended, or its host cannot be reached",
+                        STARTS * comm->options.deadline_s);
     if (status) {
         pthread_join(comm->thread, NULL);
         destroy(comm);
@@ -210,7 +227,7 @@ void td_comm_fail(td_comm *comm, td_status *status)
 bool td_comm_is_lost(td_comm *comm, int32_t rank)
 {
     pthread_mutex_lock(&comm->mutex);
-    bool lost = comm->lost >> rank & 1;
+    bool lost = comm->agreed >> rank & 1;
     pthread_mutex_unlock(&comm->mutex);
     return lost;
 }
@@ -475,16 +492,6 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
         (*at)->claimed = parcel;
     }
     pthread_mutex_unlock(&comm->mutex);
-}
-
-/* One slice of a wait: the condition is signalled, or a fifth of a second is over. */
-static void rest(td_comm *comm)
-{
-    struct timespec until;
-    int64_t at = td_clock_ns() + WAIT_SLICE_NS;
-    until.tv_sec = at / 1000000000;
-    until.tv_nsec = at % 1000000000;
-    (void)pthread_cond_timedwait(&comm->changed, &comm->mutex, &until);
 }
 
 /* The failure of the job, once the communication thread has let go of every buffer. */

@@ -102,7 +102,8 @@ typedef struct td_request {
 
 /* Whether this process was started by mpirun (or another MPI launcher) as one of several ranks. Calls nothing of MPI. */
 bool td_comm_is_wanted(void);
-/* Errors: TD_UNSUPPORTED (built without MPI, or an MPI without threads), TD_INVALID_ARGUMENT (ranks that disagree). */
+/* Errors: TD_UNSUPPORTED (built without MPI, or an MPI without threads), TD_INVALID_ARGUMENT (ranks that disagree), TD_IO (some rank
+ * does not start within two deadlines). The process must leave by _exit then. */
 td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm) TD_MUST_USE;
 /* Waits until every rank closes, then finalizes MPI; `error`: tells the others that this rank ends, and why, and does not
  * wait. False: MPI was not finalized, so the process must leave by _exit. *out_told: the job has failed, and a rank that speaks
@@ -148,6 +149,7 @@ bool td_comm_may_recover(td_comm *comm);
  * anew with them; messages of before are gone. *out_done: one of them had closed already, so there is nothing left to do but
  * closing. Errors: the job's failure. */
 td_status *td_comm_recover(td_comm *comm, bool *out_done) TD_MUST_USE;
+/* As all ranks that are left have agreed. */
 bool td_comm_is_lost(td_comm *comm, int32_t rank);
 /* NULL, or a copy of the failure. */
 td_status *td_comm_failure(td_comm *comm);

@@ -55,8 +55,8 @@ typedef struct td_comm_engine {
     td_letter *free_letters[TD_OWN_LETTERS];
     int32_t n_free;
     int32_t next_tag;
-    td_parcel *waiting, **waiting_end; /* sends that have no letter yet */
-    int64_t last_beat_ns, last_look_ns, last_turn_ns;
+    td_parcel *waiting, **waiting_end;                         /* sends that have no letter yet */
+    int64_t last_beat_ns, last_look_ns, last_turn_ns, woke_ns; /* woke_ns: this process had stood still */
     int32_t idle;
     bool said_goodbye, all_near; /* all_near: every other rank is */
     td_status *status;           /* ends the job */
@@ -65,6 +65,7 @@ typedef struct td_comm_engine {
     uint64_t suspects, ready_told; /* ranks to be counted as lost; those lost when this one said that it is ready */
     td_status *why;
     td_readiness ready[TD_COMM_RANKS];
+    uint64_t announced_lost; /* with this epoch: */
     uint32_t announced;
     bool repeats; /* what was said is said again, as with every heartbeat: there may have been no letter for it */
 } td_comm_engine;

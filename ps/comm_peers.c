@@ -121,6 +121,7 @@ bool td_engine_hear(td_comm_engine *e, int32_t from, const td_letter *letter)
         td_log(TD_LOG_WARNING, "%s (rank %d on %s) is back after %.1f s", peer->name, from, peer->hello.host,
                (double)(now - peer->heard_ns) / 1e9);
     peer->silent = false;
+    peer->unheard = peer->unheard && now - e->woke_ns < 2 * BEAT_NS; /* what had come meanwhile says nothing */
     peer->heard_ns = now;
     peer->step = letter->step;
     if (e->comm->options.recover && !td_engine_hear_recovery(e, from, letter))
@@ -164,6 +165,12 @@ static void watch(td_comm_engine *e, int64_t now)
             peer->ended_ns = now; /* what it sent last is still to be read */
         if (peer->ended_ns && now - peer->ended_ns > TD_COMM_LOOK_NS)
             td_engine_lose(e, r, has_ended(peer) ? "its process has ended" : "its memory cannot be read");
+        else if (silence > comm->options.deadline_s && peer->unheard)
+            td_engine_note(
+                e, TD_ERROR(TD_IO,
+                            "this rank (%d) stood still for longer than ps.deadline, %.0f s, and %s has not been "
+                            "heard of since: the others went on without it",
+                            comm->rank, comm->options.deadline_s, peer->name));
         else if (silence > comm->options.deadline_s)
             td_engine_lose(e, r, why);
         else if (silence > comm->options.notice_s && !peer->silent) {
@@ -179,13 +186,25 @@ static bool asked_to_stop(const td_comm *comm)
     return comm->options.asked_to_stop && atomic_load(comm->options.asked_to_stop);
 }
 
+/* This process slept: nobody else was silent. Where it slept for so long that the others may have gone on without it, they have if
+ * they stay silent. */
+static void note_sleep(td_comm_engine *e, int64_t slept_ns)
+{
+    td_comm *comm = e->comm;
+    if (slept_ns < SLEPT_NS)
+        return;
+    e->woke_ns = td_clock_ns();
+    for (int32_t r = 0; r < comm->size; r++) {
+        comm->peers[r].heard_ns = td_clock_ns();
+        comm->peers[r].unheard = (double)slept_ns / 1e9 > comm->options.deadline_s;
+    }
+}
+
 void td_engine_beat(td_comm_engine *e)
 {
     td_comm *comm = e->comm;
     int64_t now = td_clock_ns();
-    if (now - e->last_turn_ns > SLEPT_NS) /* this process slept: nobody else was silent */
-        for (int32_t r = 0; r < comm->size; r++)
-            comm->peers[r].heard_ns = now;
+    note_sleep(e, now - e->last_turn_ns);
     e->last_turn_ns = now;
     if (now - e->last_beat_ns > BEAT_NS) {
         e->last_beat_ns = now;

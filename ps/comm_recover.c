@@ -155,8 +155,8 @@ bool td_engine_hear_recovery(td_comm_engine *e, int32_t from, const td_letter *l
             td_engine_suspect(e, letter->words[0] & ~comm->lost, TD_ERROR(TD_IO, "ranks are lost"));
         return false;
     case TD_LETTER_MEMBERS:
-        if (letter->words[0] == comm->lost)
-            e->announced = (uint32_t)letter->words[1];
+        e->announced = (uint32_t)letter->words[1];
+        e->announced_lost = letter->words[0];
         return false;
     case TD_LETTER_DONE:
         comm->work_done = true;
@@ -202,6 +202,7 @@ static void adopt(td_comm_engine *e, uint32_t epoch)
 {
     td_comm *comm = e->comm;
     comm->epoch = epoch;
+    comm->agreed = comm->lost;
     e->announced = 0;
     td_comm_forget_before(comm);
     td_status_destroy(comm->failure);
@@ -235,7 +236,7 @@ void td_engine_recover(td_comm_engine *e)
         const uint32_t epoch = next_epoch(e);
         if (epoch)
             say_all(e, TD_LETTER_MEMBERS, (const uint64_t[2]){comm->lost, epoch}, NULL);
-        if (epoch || e->announced > comm->epoch)
+        if (epoch || (e->announced > comm->epoch && e->announced_lost == comm->lost))
             adopt(e, epoch ? epoch : e->announced);
     }
     pthread_mutex_unlock(&comm->mutex);

@@ -42,7 +42,8 @@ typedef struct td_peer {
     int process;                      /* a pidfd; -1: another host's, or this process */
     bool near;                        /* of this host, and its process numbers are ours */
     bool silent, left, lost;
-    bool knows; /* it has told that the job has failed */
+    bool unheard; /* since this process stood still for longer than the deadline */
+    bool knows;   /* it has told that the job has failed */
 } td_peer;
 
 /* A message that nobody has asked for yet, or a request. Kept for the next one when it is done with. */
@@ -83,7 +84,7 @@ struct td_comm {
     bool drained;     /* nothing under way touches callers' memory */
     bool work_done;   /* a rank has closed */
     uint32_t epoch;
-    uint64_t lost; /* ranks, a bit each */
+    uint64_t lost, agreed; /* ranks, a bit each: that this one knows to be lost; without whom the epoch began */
     atomic_llong step;
 };
 

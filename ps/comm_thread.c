@@ -3,6 +3,7 @@
 
 #if TANDEM_HAVE_MPI
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -38,6 +39,9 @@ static td_status *begin(td_comm_engine *e)
     int provided = 0, rank = 0, size = 1;
     td_comm *comm = e->comm;
     (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* short rests are short */
+    /* Once a TCP connection has failed, Open MPI 4.1 looks at the others every 10 ms only; now every 0.1 ms. */
+    if (comm->options.recover)
+        (void)setenv("OMPI_MCA_mpi_event_tick_rate", "100", 0);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return TD_ERROR(TD_IO, "MPI does not start");
     if (provided < MPI_THREAD_FUNNELED)

@@ -53,6 +53,16 @@ static void name_roles(td_members *m)
 
 /* ---- at first --------------------------------------------------------------------------------------------------------------- */
 
+static void assign_first(td_members *m)
+{
+    m->colocated = m->first_servers == 0;
+    m->servers = m->colocated ? m->workers : m->first_servers;
+    for (int32_t w = 0; w < m->workers; w++)
+        m->worker_ranks[w] = w;
+    for (int32_t s = 0; s < m->servers; s++)
+        m->server_ranks[s] = m->colocated ? s : m->workers + s;
+}
+
 td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_members **out_members)
 {
     td_members *m = NULL;
@@ -66,8 +76,7 @@ td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_
                               (long long)servers + spares + 1, spares ? ", or ps.spares to less" : "");
     }
     TD_TRY(TD_NEW(m, 1));
-    *m = (td_members){.ranks = ranks, .colocated = servers == 0, .workers = ranks - servers - spares};
-    m->servers = m->colocated ? m->workers : servers;
+    *m = (td_members){.ranks = ranks, .workers = ranks - servers - spares, .first_servers = servers};
     m->worker_ranks = td_calloc((size_t)ranks, sizeof *m->worker_ranks);
     m->server_ranks = td_calloc((size_t)ranks, sizeof *m->server_ranks);
     m->roles = td_calloc((size_t)ranks, sizeof *m->roles);
@@ -75,10 +84,7 @@ td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_
         td_members_destroy(m);
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a job of %d ranks", ranks);
     }
-    for (int32_t w = 0; w < m->workers; w++)
-        m->worker_ranks[w] = w;
-    for (int32_t s = 0; s < m->servers; s++)
-        m->server_ranks[s] = m->colocated ? s : m->workers + s;
+    assign_first(m);
     name_roles(m);
     *out_members = m;
     return NULL;
@@ -152,6 +158,8 @@ static void replace_servers(td_members *m, td_comm *comm)
 
 void td_members_replace(td_members *m, td_comm *comm)
 {
+    assign_first(
+        m); /* what was replaced before is replaced anew: not all ranks need have seen the same losses in between */
     replace_workers(m, comm);
     replace_servers(m, comm);
     name_roles(m);

@@ -7,6 +7,7 @@
 
 typedef struct td_members {
     int32_t ranks, workers, servers;
+    int32_t first_servers; /* of the options */
     bool colocated;        /* who works serves too */
     int32_t *worker_ranks; /* [workers] */
     int32_t *server_ranks; /* [ranks], of which `servers` are there */
@@ -16,8 +17,8 @@ typedef struct td_members {
 /* Workers first, then servers (0: colocated), then spares, which do nothing until a rank is lost. Errors: nobody is left to work. */
 td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_members **out_members) TD_MUST_USE;
 void td_members_destroy(td_members *members);
-/* The workers and shards of ranks that are lost find others: spares first, then the rank that runs the fewest workers. The same on
- * every rank that sees the same losses. */
+/* The workers and shards of ranks that are lost find others: spares first, then the rank that runs the fewest workers. Follows
+ * from who is lost alone. */
 void td_members_replace(td_members *members, td_comm *comm);
 int32_t td_members_count_workers(const td_members *members, int32_t rank);
 /* The number of the shards that a rank serves; -1: none. */
