@@ -1,5 +1,6 @@
 /* A worker's share of the data: see cli/distributed.h. Every worker goes through all batches, so each knows what the others have
- * of a window: how many samples, and how many before its own. */
+ * of a window: how many samples, and how many before its own. The batches of a window lie replica after replica, so each is the
+ * next N of the data's order. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -62,51 +63,97 @@ static td_status *look_ahead(td_dealt_source *s)
     return NULL;
 }
 
-/* Takes the batches of the next window: this worker's into *mine, the others go back. `last`: the window's last, by value. */
-static td_status *take_window(td_dealt_source *s, td_batch *mine, bool *out_has, td_batch *last)
+/* Appends a batch of this worker's. */
+static td_status *keep(td_dealt_source *s, const td_batch *batch, int32_t replica, int32_t micro)
 {
-    int64_t samples = 0, batches = 0, before = 0;
-    *out_has = false;
-    for (int32_t w = 0; w < s->workers; w++) {
-        TD_TRY(look_ahead(s));
-        if (!s->has_ahead || (w && s->ahead.epoch != last->epoch))
-            break;
-        *last = s->ahead;
-        s->has_ahead = false;
-        before += w < s->worker ? last->samples : 0;
-        samples += last->samples;
-        batches++;
-        if (w == s->worker) {
-            *mine = *last;
-            *out_has = true;
-        } else {
-            td_batch theirs = *last; /* a batch is no more once it is given back */
-            TD_TRY(remember(s, last));
-            drop(s, &theirs);
+    TD_TRY(td_grow(&s->mine, &s->capacity, s->n_mine, sizeof *s->mine));
+    s->mine[s->n_mine] = *batch;
+    s->mine[s->n_mine].replica = replica;
+    s->mine[s->n_mine].micro = micro;
+    s->n_mine++;
+    return NULL;
+}
+
+/* The next batch goes to a replica: kept or given back. */
+static td_status *deal(td_dealt_source *s, int32_t replica, int32_t micro, td_batch *all)
+{
+    td_batch batch = s->ahead;
+    s->has_ahead = false;
+    batch.window_before = all->window_samples;
+    all->window_samples += batch.samples;
+    all->window_batches++;
+    all->epoch = batch.epoch;
+    all->index = batch.index;
+    TD_TRY(remember(s, &batch));
+    if (td_job_replica_worker(s->job, replica) == td_job_worker(s->job))
+        return keep(s, &batch, replica, micro);
+    drop(s, &batch);
+    return NULL;
+}
+
+/* *all: the window's epoch, the index of its last batch, how many samples and batches it has. */
+static td_status *deal_window(td_dealt_source *s, td_batch *all)
+{
+    const int64_t accumulate = td_plan_window(s->plan, s->step) / td_job_replicas(s->job);
+    bool ends = false;
+    *all = (td_batch){.n_fields = s->ahead.n_fields};
+    for (int32_t r = 0; r < td_job_replicas(s->job) && !ends; r++)
+        for (int32_t micro = 0; micro < accumulate && !ends; micro++) {
+            TD_TRY(look_ahead(s));
+            ends = !s->has_ahead || (all->window_batches && s->ahead.epoch != all->epoch);
+            if (!ends)
+                TD_TRY(deal(s, r, micro, all));
         }
+    return NULL;
+}
+
+/* Replicas come in order, so those without a batch are the last. */
+static td_status *add_absent(td_dealt_source *s, const td_batch *all)
+{
+    const int32_t last = s->n_mine ? s->mine[s->n_mine - 1].replica : -1;
+    for (int32_t r = last + 1; r < td_job_replicas(s->job); r++) {
+        td_batch none;
+        if (td_job_replica_worker(s->job, r) != td_job_worker(s->job))
+            continue;
+        TD_TRY(make_empty(s, all, &none));
+        TD_TRY(keep(s, &none, r, 0));
+        s->mine[s->n_mine - 1].window_before = all->window_samples;
     }
-    last->window_samples = samples;
-    last->window_batches = batches;
-    last->window_before = before;
+    return NULL;
+}
+
+static td_status *take_window(td_dealt_source *s)
+{
+    td_batch all;
+    s->n_mine = s->given = 0;
+    s->step++;
+    TD_TRY(deal_window(s, &all));
+    TD_TRY(add_absent(s, &all));
+    for (int32_t i = 0; i < s->n_mine; i++) {
+        td_batch *batch = &s->mine[i];
+        batch->index = all.index;
+        batch->window_samples = all.window_samples;
+        batch->window_batches = all.window_batches;
+        batch->ends_replica = i + 1 == s->n_mine || batch[1].replica != batch->replica;
+        batch->window = s->mine;
+        batch->window_at = i;
+        batch->n_window = s->n_mine;
+    }
     return NULL;
 }
 
 static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
     td_dealt_source *s = self;
-    td_batch last = {0};
-    bool has = false;
-    TD_TRY(look_ahead(s));
-    *out_end = !s->has_ahead;
-    if (*out_end)
-        return NULL;
-    TD_TRY(take_window(s, out_batch, &has, &last));
-    if (!has)
-        TD_TRY(make_empty(s, &last, out_batch));
-    out_batch->index = last.index;
-    out_batch->window_samples = last.window_samples;
-    out_batch->window_batches = last.window_batches;
-    out_batch->window_before = last.window_before;
+    *out_end = false;
+    if (s->given == s->n_mine) {
+        TD_TRY(look_ahead(s));
+        *out_end = !s->has_ahead;
+        if (*out_end)
+            return NULL;
+        TD_TRY(take_window(s));
+    }
+    *out_batch = s->mine[s->given++];
     return NULL;
 }
 
@@ -134,6 +181,10 @@ void td_dealt_source_deinit(td_dealt_source *dealt)
     if (dealt->has_ahead)
         drop(dealt, &dealt->ahead);
     dealt->has_ahead = false;
+    while (dealt->given < dealt->n_mine)
+        release(dealt, &dealt->mine[dealt->given++]);
+    td_free(dealt->mine);
+    dealt->mine = NULL;
     td_free(dealt->fields);
     dealt->fields = NULL;
     while (dealt->empty) {

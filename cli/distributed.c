@@ -52,17 +52,10 @@ static td_status *fingerprint(const td_config *config, uint64_t *out)
     return NULL;
 }
 
-/* A window has a replica for each worker. */
+/* What the job has settled on: one for each worker, where the configuration does not say. */
 static td_status *set_replicas(td_config *config, const td_job *job)
 {
-    td_section root = td_config_root(config);
-    const int32_t workers = td_job_workers(job);
-    if (td_section_given(root, "train.replicas") && td_section_int(root, "train.replicas") != workers)
-        return TD_SECTION_ERROR(root, "train.replicas",
-                                "train.replicas is %lld, and there are %d workers: leave it out, or "
-                                "start as many",
-                                (long long)td_section_int(root, "train.replicas"), workers);
-    char *assignment = td_format("train.replicas=%d", workers);
+    char *assignment = td_format("train.replicas=%d", td_job_replicas(job));
     td_status *status =
         assignment ? td_config_set(config, assignment) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a setting");
     td_free(assignment);
@@ -102,6 +95,8 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     if (!td_job_is_wanted())
         return NULL;
     TD_TRY(read_servers(root, &options.servers));
+    if (td_section_given(root, "train.replicas"))
+        options.replicas = (int32_t)td_section_int(root, "train.replicas");
     TD_TRY(fingerprint(config, &options.fingerprint));
     td_status *status = td_job_open(&options, &out->job);
     must_leave = status != NULL; /* MPI may have started, and is not finalized */
@@ -169,12 +164,14 @@ void td_distributed_options(const td_distributed *d, td_section root, td_train_o
     if (!d->job)
         return;
     options->remote = td_job_remote(d->job);
-    options->replicas = 1; /* of the window's, the one that this worker runs */
+    options->replicas = 0; /* of the window's, those that this worker runs */
+    for (int32_t r = 0; r < td_job_replicas(d->job); r++)
+        options->replicas += td_job_replica_worker(d->job, r) == td_job_worker(d->job);
 }
 
 void td_distributed_plan_options(td_section root, td_train_options *options)
 {
-    static const td_remote nobody = {.workers = 1}; /* a plan asks it nothing */
+    static const td_remote nobody = {.own = 1}; /* a plan asks it nothing */
     options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
     if (options->serve_embedding)
         options->remote = &nobody;
@@ -209,6 +206,15 @@ void td_distributed_print(const td_distributed *d, FILE *stream)
             fprintf(stream, "rank %d  %s on %s, %d thread%s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
                     td_job_threads(d->job, r), td_job_threads(d->job, r) == 1 ? "" : "s");
     warn(d->job, stream);
+}
+
+int64_t td_distributed_window(const td_distributed *d, const td_train_options *options)
+{
+    int64_t most = options->accumulate;
+    for (int64_t i = 0; i < options->accumulate_changes.n; i++)
+        if (options->accumulate_changes.items[i].accumulate > most)
+            most = options->accumulate_changes.items[i].accumulate;
+    return d && d->job ? most * options->replicas : 1;
 }
 
 td_status *td_distributed_meet(const td_distributed *d)

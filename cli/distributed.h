@@ -13,6 +13,7 @@
 #include "cli/config.h"
 #include "tandem/data.h"
 #include "tandem/job.h"
+#include "tandem/plan.h"
 
 typedef struct td_distributed {
     td_job *job;
@@ -40,15 +41,23 @@ void td_distributed_print(const td_distributed *d, FILE *stream);
 /* Nobody goes on before all workers are here. */
 td_status *td_distributed_meet(const td_distributed *d) TD_MUST_USE;
 
+/* Batches of this worker in a window, at most; 1 in a process that is alone. */
+int64_t td_distributed_window(const td_distributed *d, const td_train_options *options);
+
 /* ---- a worker's share of the data ---- */
 
-/* Of each window of as many batches as there are workers, one is this worker's. Windows end with the epoch; a worker for which
- * one has no batch gets an empty one. */
+/* Of each window's batches, those of the replicas that this worker runs, each saying where in the window it is. Windows end with
+ * the epoch; a replica for which one has no batch gets an empty one. */
 typedef struct td_dealt_source {
-    td_source inner;
-    int32_t workers, worker;
+    td_source inner; /* may have so many batches out as two windows have of this worker, and four */
+    const td_plan *plan;
+    const td_job *job;
+    int64_t step;   /* of the window dealt last */
     td_batch ahead; /* pulled, of the next window */
     bool has_ahead, at_end;
+    td_batch *mine; /* of the window dealt last */
+    int64_t capacity;
+    int32_t n_mine, given;
     td_field *fields;             /* of a batch, without data */
     struct td_dealt_batch *empty; /* those that are made here */
 } td_dealt_source;

@@ -269,8 +269,8 @@ td_status *td_training_run(td_training *training)
     td_progress_start(&training->progress, first, started);
     td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
     if (job && anything)
-        training->dealt = (td_dealt_source){
-            .inner = td_loader_source(loader), .workers = td_job_workers(job), .worker = td_job_worker(job)};
+        training->dealt =
+            (td_dealt_source){.inner = td_loader_source(loader), .plan = training->plan, .job = job, .step = first};
     if (job)
         td_job_set_step(job, first);
     if (!training->is_further)

@@ -117,7 +117,7 @@ static int64_t each_edge(const td_graph *graph, const int32_t *writer, const int
             add_edge(&sink, graph->values[node->after].producer, n);
         if (graph->gated && node->phase == TD_UPDATE && !node->delayed && !node->speculates)
             add_edge(&sink, graph->values[graph->gate].producer, n);
-        if (graph->gated && node->op->flags & TD_OP_KEEPS)
+        if (graph->gated && graph->sum_gate >= 0 && node->op->flags & TD_OP_KEEPS)
             add_edge(&sink, graph->values[graph->sum_gate].producer, n);
     }
     return sink.count;

@@ -168,7 +168,7 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
     if (!status && plan->loss >= 0)
         status = bring_output(plan, &t, &plan->loss);
     plan->graph->gated = !status && plan->training;
-    plan->graph->sum_gate = plan->loss;
+    plan->graph->sum_gate = plan->in_job ? -1 : plan->loss; /* a job's loss is made of the sums */
     plan->graph->gate = plan->reports_overflow ? plan->outputs[plan->n_outputs - 1] : plan->loss;
     td_free(order);
     td_free(t.copied);

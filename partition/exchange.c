@@ -1,6 +1,9 @@
-/* Pass: what the workers of a distributed job sum up: one node "workers/sum" takes the loss and the gradients of all parameters
+/* Pass: what the replicas of a distributed job sum up: one node "workers/sum" takes the loss and the gradients of all parameters
  * that live here, in the order of the parameters' names, and whoever reads them reads its results. Gradients of served tables
- * are left out: their owners sum them (serve.c). */
+ * are left out: their owners sum them (serve.c).
+ *
+ * It takes part in every micro-batch, for its loss, and in a replica's last, for its gradients; its results are there in the
+ * window's last (window.c). */
 #include <string.h>
 
 #include "base/memory.h"
@@ -27,7 +30,7 @@ static void list_parameters(exchange *e)
     }
 }
 
-static td_status *add_sum(exchange *e, int32_t workers)
+static td_status *add_sum(exchange *e, int32_t replicas)
 {
     td_plan *plan = e->plan;
     td_graph *graph = plan->graph;
@@ -35,7 +38,7 @@ static td_status *add_sum(exchange *e, int32_t workers)
     e->inputs[0] = (td_value){graph, plan->loss};
     for (int32_t i = 0; i < e->n; i++)
         e->inputs[1 + i] = (td_value){graph, plan->gradients[e->parameters[i]]};
-    const td_attr attrs[2] = {TD_INT("outputs", 1 + e->n), TD_INT("workers", workers)};
+    const td_attr attrs[2] = {TD_INT("outputs", 1 + e->n), TD_INT("replicas", replicas)};
     td_graph_add(graph, "rank_sum", "workers/sum", e->inputs, 1 + e->n, attrs, 2, e->outputs, 1 + e->n);
     if (graph->failed)
         return td_graph_check(graph);
@@ -47,19 +50,15 @@ static td_status *add_sum(exchange *e, int32_t workers)
     return NULL;
 }
 
-static td_status *check_options(const td_train_options *options, int32_t workers)
+static td_status *check_options(const td_train_options *options, int32_t replicas)
 {
-    if (options->clip_norm > 0 && options->serve_embedding && workers > 1)
+    if (options->clip_norm > 0 && options->serve_embedding && replicas > 1)
         return TD_ERROR(TD_UNSUPPORTED,
                         "train.clip_norm is not there for tables that are served to several workers; it is for "
                         "offload.embedding: none or cpu");
     if (options->on_nan == TD_NAN_SKIP)
         return TD_ERROR(TD_UNSUPPORTED,
                         "train.on_nan: skip is not there for several workers; without it the job stops");
-    if (options->accumulate > 1 || options->accumulate_changes.n)
-        return TD_ERROR(TD_UNSUPPORTED,
-                        "train.accumulate is not there for the workers of a job: more workers, or a larger "
-                        "data.batch");
     if (options->precision == TD_MIXED_FP16)
         return TD_ERROR(TD_UNSUPPORTED, "train.precision: fp16 is not there for several workers; bf16 and fp32 are");
     return NULL;
@@ -67,9 +66,9 @@ static td_status *check_options(const td_train_options *options, int32_t workers
 
 td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
 {
-    if (!plan->training || !plan->remote || request->alone)
+    if (!plan->training || !plan->in_job)
         return NULL;
-    TD_TRY(check_options(request->options, request->workers));
+    TD_TRY(check_options(request->options, plan->all_replicas));
     exchange e = {.plan = plan};
     td_status *status = TD_NEW(e.inputs, plan->n_gradients + 2);
     if (!status)
@@ -78,7 +77,7 @@ td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
         status = TD_NEW(e.parameters, plan->n_gradients + 1);
     plan->graph->phase = TD_BACKWARD;
     if (!status)
-        status = add_sum(&e, request->workers);
+        status = add_sum(&e, plan->all_replicas);
     plan->graph->phase = TD_FORWARD;
     td_free(e.inputs);
     td_free(e.outputs);

@@ -53,7 +53,9 @@ static void choose_storage(td_plan *plan, int32_t value)
         return;
     default:
         v->storage = TD_ARENA;
-        v->lasting = info->producer >= 0 && plan->graph->nodes[info->producer].op->flags & (TD_OP_KEEPS | TD_OP_HOLDS);
+        v->lasting =
+            info->producer >= 0 && (plan->graph->nodes[info->producer].op->flags & (TD_OP_KEEPS | TD_OP_HOLDS) ||
+                                    plan->nodes[info->producer].first);
         v->doubled = plan->pipelined && is_made_early(plan, value);
     }
 }

@@ -123,7 +123,7 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->standard = request->default_site;
     plan->loss = request->loss;
     plan->seed = plan->random = plan->micro = plan->divisor = plan->speculate = plan->sample_extent = -1;
-    plan->replicas = plan->most_accumulated = 1;
+    plan->replicas = plan->all_replicas = plan->most_accumulated = 1;
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;
     plan->on_nan = request->options->on_nan;
@@ -143,7 +143,7 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         if (plan->graph->values[v].is_output)
             TD_TRY(td_plan_add_output(plan, v, plan->graph->values[v].name));
-    return NULL;
+    return td_plan_settle_windows(plan, request);
 }
 
 td_status *td_plan_add_output(td_plan *plan, int32_t value, const char *name)

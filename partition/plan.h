@@ -48,7 +48,7 @@ typedef struct td_plan_value {
     bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
     int32_t used_at;     /* of an offloaded one: where it would live otherwise */
     bool in_slot;        /* its offset is fixed already: slots.c */
-    bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients */
+    bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients, a window's rows */
 } td_plan_value;
 
 typedef enum td_early { TD_EARLY_NONE = 0, TD_EARLY_FIRST, TD_EARLY_REST } td_early;
@@ -60,6 +60,7 @@ typedef struct td_plan_node {
     bool moved;                /* unmarked, but the default device cannot run it */
     bool once;                 /* in a window's last micro-batch alone: clipping, updates and what they need */
     bool before_last;          /* in all others: a sum of gradients that the update adds the last one to by itself */
+    bool first;                /* in a window's first one alone: what brings the rows that all of them read */
     td_early early;            /* a lookup's part that may run before the update of the step before, or the rest */
     int32_t cluster, position; /* position within the cluster */
     td_cost cost;
@@ -174,7 +175,7 @@ typedef struct td_plan_request {
     int32_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
-    int32_t workers;           /* of the job that options->remote stands for; 1 without */
+    int32_t replicas;          /* of the job that options->remote stands for, of all ranks; 0 without */
     bool alone;                /* options->remote stands for none: this process owns its hash tables itself */
 } td_plan_request;
 
@@ -200,7 +201,8 @@ struct td_plan {
     int32_t speculate; /* value: whether a window's updates are made early (speculate.c); -1: none ever is */
     double clip_norm;  /* 0: gradients are not clipped */
     int32_t divisor;   /* value: what sums of gradients are to be divided by; -1: the seed says it */
-    int32_t replicas, most_accumulated; /* of a window; micro-batches of a replica, at most */
+    int32_t replicas, most_accumulated; /* of a window, that this process runs; micro-batches of a replica, at most */
+    int32_t all_replicas;               /* of a window: those of a job's other ranks too */
     td_reduction reduction;
     td_accumulate_changes changes; /* the first is from step 1 on */
     int32_t sample_extent;         /* the extent that counts samples, or -1 */
@@ -236,7 +238,8 @@ struct td_plan {
     td_plan_slots gradient_slots, parameter_slots;
     td_ledger *ledger;       /* as sites */
     td_ledger *without;      /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
-    const td_remote *remote; /* NULL: this process trains alone */
+    const td_remote *remote; /* NULL: this process has all */
+    bool in_job;             /* other ranks train too: `remote` is theirs */
     td_plan_keys *keys;
     int32_t n_keys;
     td_plan_served *served;
@@ -318,7 +321,9 @@ td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node
 const td_plan_rewritten *td_plan_find_rewritten(const td_plan *plan, const char *name);
 /* The op or parameter whose name is nearest to what was wanted. */
 const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
-/* accumulate.c: micro-batches of a replica in the window of a step (from 1). */
+/* accumulate.c: how long windows are, before the passes. */
+td_status *td_plan_settle_windows(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
+/* Micro-batches of a replica in the window of a step (from 1). */
 int32_t td_plan_accumulate(const td_plan *plan, int64_t step);
 /* As td_plan_copy_bytes, of a micro-batch that ends its window or does not. */
 void td_plan_copy_bytes_of(const td_plan *plan, const int64_t *extents, bool ends_window, int64_t *out_to_device,

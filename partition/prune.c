@@ -90,7 +90,7 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
         *ids[i] = *ids[i] < 0 ? -1 : map[*ids[i]];
     if (plan->graph->gated) {
         plan->graph->gate = map[plan->graph->gate];
-        plan->graph->sum_gate = map[plan->graph->sum_gate];
+        plan->graph->sum_gate = plan->graph->sum_gate < 0 ? -1 : map[plan->graph->sum_gate];
     }
     for (int32_t i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = map[plan->outputs[i]];

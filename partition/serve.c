@@ -126,15 +126,19 @@ static td_status *check_ids(const td_graph *graph, const td_node *lookup)
                           "leave its table here: offload.embedding: none or cpu");
 }
 
-/* How many different ids a window may have: the ids of its lookups, or the table's rows. */
-static int64_t most_keys(const td_graph *graph, const td_plan_keys *keys, const int32_t *lookups, int32_t n)
+/* How many different ids this process's part of a window may have: the ids of its lookups in all its micro-batches, or the table's
+ * rows. */
+static int64_t most_keys(const td_plan *plan, const td_plan_keys *keys, const int32_t *lookups, int32_t n)
 {
+    const td_graph *graph = plan->graph;
     int64_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         td_tensor ids;
         td_value_tensor(graph, graph->nodes[lookups[i]].inputs[IDS], NULL, &ids);
         most += ids.kind == TD_RAGGED ? ids.entries : td_tensor_elements(&ids);
     }
+    if (!td_multiply_checked(most, (int64_t)plan->replicas * plan->most_accumulated, &most))
+        most = INT64_MAX;
     return most < keys->rows || keys->hashed ? most : keys->rows;
 }
 
@@ -160,7 +164,7 @@ static td_status *add_keys(td_plan *plan, const td_plan_served *served, int64_t 
     TD_TRY(TD_NEW(keys->places, n));
     if (!keys->name)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for served tables");
-    const td_dim most = td_extent(graph, keys->name, most_keys(graph, keys, lookups, n));
+    const td_dim most = td_extent(graph, keys->name, most_keys(plan, keys, lookups, n));
     keys->value = td_graph_add_source(graph, TD_CLASS_INPUT, TD_DENSE, keys->name, TD_I64, td_shape_of(1, &most),
                                       td_dim_constant(0))
                       .id;
@@ -257,6 +261,7 @@ static td_status *check_options(const td_train_options *options, bool alone)
 td_status *td_pass_serve(td_plan *plan, const td_plan_request *request)
 {
     plan->remote = request->options->remote;
+    plan->in_job = plan->remote && !request->alone;
     if (!request->options->serve_embedding && !request->options->hashes.n)
         return NULL;
     TD_TRY(td_graph_check(plan->graph));

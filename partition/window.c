@@ -1,14 +1,27 @@
 /* Pass: what runs once a window. Sums of gradients (TD_OP_KEEPS) take part in every micro-batch, or in all but a window's last
  * (fold.c); what reads them, what reads that, and every update run in the last alone. Nothing else changes: the order of a micro-batch is that of a
- * step, with those left out. And what a whole window amounts to: the longest one's bytes copied and seconds. */
+ * step, with those left out. And what a whole window amounts to: the longest one's bytes copied and seconds.
+ *
+ * In a job, the ranks' sums and pushes take part in every micro-batch, and what reads the sums runs in the last; rows are pulled
+ * in the first, for the whole window. */
+#include <string.h>
+
 #include "base/memory.h"
 #include "partition/plan.h"
+
+static bool is_op(const td_op *op, const char *name)
+{
+    return strcmp(op->name, name) == 0;
+}
 
 static bool reads_sum(const td_plan *plan, const td_node *node)
 {
     for (int32_t i = 0; i < node->n_inputs; i++) {
         int32_t producer = node->inputs[i] < 0 ? -1 : plan->graph->values[node->inputs[i]].producer;
-        if (producer >= 0 && (plan->nodes[producer].once || plan->graph->nodes[producer].op->flags & TD_OP_KEEPS))
+        if (producer < 0)
+            continue;
+        const td_op *op = plan->graph->nodes[producer].op;
+        if (plan->nodes[producer].once || op->flags & TD_OP_KEEPS || is_op(op, "rank_sum"))
             return true;
     }
     return false;
@@ -23,7 +36,9 @@ td_status *td_pass_window(td_plan *plan, const td_plan_request *request)
     TD_TRY(td_graph_order(plan->graph, &order));
     for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
         const td_node *node = &plan->graph->nodes[order[i]];
-        plan->nodes[order[i]].once = node->phase == TD_UPDATE || reads_sum(plan, node);
+        bool remote = node->op->flags & TD_OP_REMOTE;
+        plan->nodes[order[i]].once = !remote && (node->phase == TD_UPDATE || reads_sum(plan, node));
+        plan->nodes[order[i]].first = is_op(node->op, "ps_pull");
     }
     td_free(order);
     return NULL;

@@ -47,8 +47,9 @@ static td_status *push_part(const td_own_tables *own, const td_remote_part *part
     return status;
 }
 
-static td_status *push(void *self, const td_remote_part *parts, int32_t n)
+static td_status *push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place)
 {
+    (void)place; /* a window is one micro-batch: hash tables of one process have no others */
     for (int32_t p = 0; p < n; p++)
         TD_TRY(push_part(self, &parts[p]));
     return NULL;
@@ -93,7 +94,9 @@ td_status *td_own_tables_create(td_own_tables **out_tables)
     *out_tables = NULL;
     TD_TRY(TD_NEW(own, 1));
     own->remote = (td_remote){.self = own,
-                              .workers = 1,
+                              .replicas = 1,
+                              .own = 1,
+                              .leads = true,
                               .is_local = true,
                               .add_table = add_table,
                               .pull = pull,

@@ -320,7 +320,8 @@ static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_
     return bytes;
 }
 
-static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, td_round *r)
+static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, const td_remote_place *place,
+                             td_round *r)
 {
     enum { ALIGNED = 8 };
     int64_t bytes =
@@ -331,21 +332,21 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
         bytes += parts[p].n *
                  (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
     TD_TRY(td_client_room(job, TD_ROOM_PUSH, bytes, &out));
-    job->pushed++;
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
-        r->questions[s] =
-            (td_parcel){.peer = job->server_ranks[s],
-                        .kind = TD_ASK_PUSH,
-                        .number = td_job_next_question(job),
-                        .words = {(uint64_t)job->pushed, (uint64_t)n, (uint64_t)job->worker, td_record_current.step},
-                        .data = out,
-                        .bytes = length,
-                        .buffer = &job->rooms[TD_ROOM_PUSH]};
+        r->questions[s] = (td_parcel){
+            .peer = job->server_ranks[s],
+            .kind = TD_ASK_PUSH,
+            .number = td_job_next_question(job),
+            .words = {(uint64_t)job->pushed + 1, (uint64_t)n, (uint64_t)place->replica, td_record_current.step},
+            .data = out,
+            .bytes = length,
+            .buffer = place->ends_window ? &job->rooms[TD_ROOM_PUSH] : NULL};
         td_comm_send(job->comm, &r->questions[s]);
         out += (length + ALIGNED - 1) / ALIGNED * ALIGNED;
     }
     r->under_way = true;
+    job->pushed += place->ends_window;
     return NULL;
 }
 
@@ -358,15 +359,16 @@ static void record_push(const td_job *job, const td_remote_part *parts, int32_t 
     td_record_end(TD_RECORD_PUSH, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
 }
 
-/* Returns before the servers have read it: the next push waits for that. */
-static td_status *push(void *self, const td_remote_part *parts, int32_t n)
+/* Returns before the servers have read it: the next push waits for that. Servers keep what is not a worker's last of a window until
+ * all is there, so they get that as a copy of their own. */
+static td_status *push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place)
 {
     td_job *job = self;
     const uint64_t from = td_record_begin();
     if (!n)
         return NULL;
     TD_TRY(begin_round(job, n, &job->pushing));
-    td_status *status = push_round(job, parts, n, &job->pushing);
+    td_status *status = push_round(job, parts, n, place, &job->pushing);
     record_push(job, parts, n, from);
     return status;
 }
@@ -465,8 +467,10 @@ static td_status *checksum(void *self, int32_t table, uint64_t *out_sum)
 void td_client_fill(td_job *job)
 {
     job->remote = (td_remote){.self = job,
-                              .workers = job->workers,
-                              .worker = job->worker,
+                              .replicas = job->replicas,
+                              .own = td_job_own_replicas(job),
+                              .first = td_job_first_replica(job),
+                              .leads = job->worker == 0,
                               .add_table = add_table,
                               .pull = pull,
                               .push = push,

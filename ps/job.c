@@ -47,8 +47,10 @@ static td_status *take_roles(td_job *job)
         other->server_ranks = job->server_ranks;
         other->worker = w;
         other->server = -1;
+        TD_TRY(td_job_share_replicas(other));
         td_client_fill(other);
     }
+    TD_TRY(td_job_share_replicas(job));
     td_client_fill(job);
     return NULL;
 }
@@ -69,7 +71,8 @@ static td_status *start_service(td_job *job)
     if (job->server < 0 && job->worker >= 0)
         return NULL;
     /* a spare serves no table, and learns as servers do when the work is done */
-    TD_TRY(td_server_create(job->comm, job->server < 0 ? 0 : job->server, job->servers, job->workers, &job->serving));
+    TD_TRY(td_server_create(job->comm, job->server < 0 ? 0 : job->server, job->servers, job->workers, job->replicas,
+                            &job->serving));
     if (job->worker < 0)
         return NULL; /* td_job_serve */
     if (td_thread_create(&job->service, service_main, job) != 0)
@@ -94,6 +97,10 @@ td_job_served td_job_count_served(const td_job *job)
 static void release_worker(td_job *job, td_comm *comm)
 {
     td_client_release(job, comm);
+    td_rank_sum_destroy(job->sum);
+    job->sum = NULL;
+    td_free(job->replica_worker);
+    job->replica_worker = NULL;
     td_free(job->tables);
     job->tables = NULL;
     job->n_tables = job->tables_capacity = 0;

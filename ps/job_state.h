@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "ps/members.h"
 #include "ps/near.h"
@@ -35,11 +36,12 @@ typedef enum td_room {
     TD_ROOM_PULL_KEYS,
     TD_ROOM_PULL_ROWS,
     TD_ROOM_PUSH,
-    TD_ROOM_SUM,
     TD_ROOM_ROWS_OUT, /* of reading and writing rows */
     TD_ROOM_ROWS_IN,
     TD_ROOMS
 } td_room;
+
+typedef struct td_rank_sum td_rank_sum;
 
 struct td_job {
     td_comm *comm;
@@ -50,6 +52,7 @@ struct td_job {
     int32_t worker, server;                     /* which this rank is; -1: it is none */
     struct td_job **others;                     /* of the rank's further workers */
     int32_t n_others;
+    int32_t replicas, *replica_worker; /* of a window; who runs which: replicas.c */
     td_remote remote;
     /* worker */
     td_client_table *tables;
@@ -60,6 +63,7 @@ struct td_job {
     atomic_llong stops_at;
     td_round pulling, pushing;
     td_buffer rooms[TD_ROOMS];
+    td_rank_sum *sum; /* NULL: none was made yet */
     /* server */
     td_server *serving;
     pthread_t service; /* of a colocated server */
@@ -88,8 +92,16 @@ td_status *td_client_settle(td_job *job) TD_MUST_USE;
 /* Frees its memory; comm: NULL once that is closed. */
 void td_client_release(td_job *job, td_comm *comm);
 
+/* ---- replicas.c ---- */
+/* Shares the window's replicas out: as many to each worker, one worker's next to each other. */
+td_status *td_job_share_replicas(td_job *job) TD_MUST_USE;
+int32_t td_job_own_replicas(const td_job *job);
+int32_t td_job_first_replica(const td_job *job); /* of its own */
+bool td_job_runs(const td_job *job, int32_t replica);
+
 /* ---- sum.c ---- */
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
-                         int64_t samples) TD_MUST_USE;
+                         const td_remote_place *place) TD_MUST_USE;
+void td_rank_sum_destroy(td_rank_sum *sum);
 
 #endif

@@ -15,7 +15,7 @@ enum {
     TD_ASK_TABLE =
         TD_REQUESTS, /* words: table; bytes: td_shard_definition with the whole table's rows. Answered empty */
     TD_ASK_PULL,     /* words: parts, begin; bytes: parts, keys. Answer: rows */
-    TD_ASK_PUSH,     /* words: window, parts, worker, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
+    TD_ASK_PUSH,     /* words: window, parts, replica, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
                         No answer */
     TD_ASK_READ,     /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
     TD_ASK_WRITE,    /* words: table, array, n; bytes: keys, rows. Answered empty */

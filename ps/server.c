@@ -21,12 +21,12 @@ enum {
 
 struct td_server {
     td_comm *comm;
-    int32_t index, servers, workers, left;
+    int32_t index, servers, workers, replicas, left;
     td_shard **shards; /* by the workers' numbers of tables */
     int64_t n_shards, shards_capacity;
     int64_t applied;                   /* windows */
     uint32_t step;                     /* of the training, of the window applied last, while workers record; else 0 */
-    td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each worker's, or NULL */
+    td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each replica's, or NULL */
     td_request *parked;                /* pulls that wait */
     td_fold fold;
     td_buffer answer; /* of pulls and reads */
@@ -36,15 +36,16 @@ struct td_server {
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
-td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, td_server **out_server)
+td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, int32_t replicas,
+                            td_server **out_server)
 {
     td_server *server = NULL;
     *out_server = NULL;
     TD_TRY(TD_NEW(server, 1));
-    *server = (td_server){.comm = comm, .index = index, .servers = servers, .workers = workers};
+    *server = (td_server){.comm = comm, .index = index, .servers = servers, .workers = workers, .replicas = replicas};
     td_status *status = NULL;
     for (int32_t i = 0; i < MOST_WINDOWS && !status; i++)
-        status = TD_NEW(server->pushes[i], workers);
+        status = TD_NEW(server->pushes[i], replicas);
     if (status) {
         td_server_destroy(server);
         return status;
@@ -60,8 +61,8 @@ void td_server_destroy(td_server *server)
     for (int64_t i = 0; i < server->n_shards; i++)
         td_shard_destroy(server->shards[i]);
     for (int32_t i = 0; i < MOST_WINDOWS; i++) {
-        for (int32_t w = 0; server->pushes[i] && w < server->workers; w++)
-            td_comm_free_request(server->comm, server->pushes[i][w]);
+        for (int32_t r = 0; server->pushes[i] && r < server->replicas; r++)
+            td_comm_free_request(server->comm, server->pushes[i][r]);
         td_free(server->pushes[i]);
     }
     while (server->parked) {
@@ -257,7 +258,7 @@ static td_status *check_push(const td_server *server, const td_request *request)
     return TD_ERROR(TD_INTERNAL, "a push of %" PRId64 " bytes, not %" PRId64, request->bytes, bytes);
 }
 
-/* One table's gradients of all workers: the first that has rows begins, the others are added in order. */
+/* One table's gradients of all replicas: the first that has rows begins, the others are added in order. */
 static td_status *apply_table(td_server *server, td_request *const *pushes, int64_t i)
 {
     td_fold_rows rows, more;
@@ -266,8 +267,8 @@ static td_status *apply_table(td_server *server, td_request *const *pushes, int6
     td_shard *shard = server->shards[part[i].table];
     locate(server, pushes[0], i, &rows, &coefficients);
     td_fold_begin(&server->fold, &rows);
-    for (int32_t w = 1; w < server->workers; w++) {
-        locate(server, pushes[w], i, &more, &theirs);
+    for (int32_t r = 1; r < server->replicas; r++) {
+        locate(server, pushes[r], i, &more, &theirs);
         TD_TRY(td_fold_add(&server->fold, &more));
     }
     rows = td_fold_result(&server->fold);
@@ -282,15 +283,15 @@ static td_status *apply(td_server *server)
     uint64_t bytes = 0;
     td_status *status = NULL;
     server->step = (uint32_t)pushes[0]->words[3];
-    for (int32_t w = 0; w < server->workers && !status; w++)
-        if ((int64_t)pushes[w]->words[1] != parts)
+    for (int32_t r = 0; r < server->replicas && !status; r++)
+        if ((int64_t)pushes[r]->words[1] != parts)
             status = TD_ERROR(TD_INTERNAL, "workers push different tables");
     for (int64_t i = 0; i < parts && !status; i++)
         status = apply_table(server, pushes, i);
-    for (int32_t w = 0; w < server->workers; w++) {
-        bytes += (uint64_t)pushes[w]->bytes;
-        td_comm_free_request(server->comm, pushes[w]);
-        pushes[w] = NULL;
+    for (int32_t r = 0; r < server->replicas; r++) {
+        bytes += (uint64_t)pushes[r]->bytes;
+        td_comm_free_request(server->comm, pushes[r]);
+        pushes[r] = NULL;
     }
     server->applied++;
     td_record_end(TD_RECORD_APPLY, 0, server->step, from, bytes);
@@ -302,8 +303,8 @@ static td_status *apply(td_server *server)
 static bool is_complete(const td_server *server)
 {
     td_request *const *pushes = server->pushes[(server->applied + 1) % MOST_WINDOWS];
-    for (int32_t w = 0; w < server->workers; w++)
-        if (!pushes[w])
+    for (int32_t r = 0; r < server->replicas; r++)
+        if (!pushes[r])
             return false;
     return true;
 }
@@ -311,18 +312,18 @@ static bool is_complete(const td_server *server)
 /* Takes the request. */
 static td_status *push(td_server *server, td_request *request)
 {
-    const int64_t window = (int64_t)request->words[0], worker = (int64_t)request->words[2];
+    const int64_t window = (int64_t)request->words[0], replica = (int64_t)request->words[2];
     td_status *status = check_push(server, request);
-    bool expected =
-        worker >= 0 && worker < server->workers && window > server->applied && window <= server->applied + MOST_WINDOWS;
-    if (!status && (!expected || server->pushes[window % MOST_WINDOWS][worker]))
-        status = TD_ERROR(TD_INTERNAL, "worker %" PRId64 " pushes window %" PRId64 " while %" PRId64 " are applied",
-                          worker, window, server->applied);
+    bool expected = replica >= 0 && replica < server->replicas && window > server->applied &&
+                    window <= server->applied + MOST_WINDOWS;
+    if (!status && (!expected || server->pushes[window % MOST_WINDOWS][replica]))
+        status = TD_ERROR(TD_INTERNAL, "replica %" PRId64 " pushes window %" PRId64 " while %" PRId64 " are applied",
+                          replica, window, server->applied);
     if (status) {
         td_comm_free_request(server->comm, request);
         return status;
     }
-    server->pushes[window % MOST_WINDOWS][worker] = request;
+    server->pushes[window % MOST_WINDOWS][replica] = request;
     server->served.pushes++;
     while (!status && is_complete(server)) {
         status = apply(server);

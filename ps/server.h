@@ -1,5 +1,5 @@
-/* A server: owns shards, answers requests in turn, and applies each window when the gradients of all workers are there: folded in
- * the workers' order, then one update per row. A pull that asks for a window which is not applied yet waits, not the server. */
+/* A server: owns shards, answers requests in turn, and applies each window when the gradients of all replicas are there: folded in
+ * the replicas' order, then one update per row. A pull that asks for a window which is not applied yet waits, not the server. */
 #ifndef TANDEM_PS_SERVER_H
 #define TANDEM_PS_SERVER_H
 
@@ -8,7 +8,7 @@
 
 typedef struct td_server td_server;
 
-td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers,
+td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, int32_t replicas,
                             td_server **out_server) TD_MUST_USE;
 void td_server_destroy(td_server *server);
 /* Until all workers have left. An error is the job's, or fails it. */

@@ -1,7 +1,10 @@
-/* Sums over the workers, in their order: what the op rank_sum does. Dense gradients lie one after another in one vector, of which
- * each worker owns a W-th: it gets that stretch from all, adds them up in the workers' order, and sends the sum back (a
- * reduce-scatter and an all-gather by direct exchange). So nobody carries more than a W-th of the adding, and the order is that of
- * one process that runs the replicas one after another. Row-sparse gradients of tables that every worker has go to everybody. */
+/* Sums over a window's replicas, in their order: what the op rank_sum does. Dense gradients lie one after another in one vector, of
+ * which each worker owns a W-th: it gets that stretch of every replica, adds them up in the replicas' order, and sends the sum
+ * back (a reduce-scatter and an all-gather by direct exchange). So nobody carries more than a W-th of the adding, and the order is
+ * that of one process that runs the replicas one after another. Row-sparse gradients of tables that every worker has go to
+ * everybody, and with them each micro-batch's loss.
+ *
+ * A replica's gradients leave at its last micro-batch; a window's sums are there at the last of this rank's. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,21 +13,42 @@
 #include "graph/op.h"
 #include "ps/fold.h"
 #include "ps/job_state.h"
+#include "runtime/row_order.h"
 
-typedef struct summing {
+typedef struct micro_loss {
+    double loss;
+    int64_t weight;
+} micro_loss;
+
+/* What a replica brought; without samples it is left out. */
+typedef struct contribution {
+    const char *rows;  /* n losses; then of each row-sparse gradient n, keys, rows */
+    const float *mine; /* its part of this worker's stretch */
+    int64_t samples;
+} contribution;
+
+struct td_rank_sum {
     td_job *job;
-    const td_tensor *inputs;
-    td_tensor *outputs;
-    int32_t n;                  /* the first is the loss */
-    bool stops;                 /* this worker was asked to */
-    int64_t samples, length;    /* of this worker; elements of all dense gradients */
-    float *mine, *theirs, *sum; /* [length]; [workers, longest stretch]; [length] */
-    char *rows_out, *rows_in;   /* messages of rows: this worker's, and [workers, rows_room] */
-    int64_t rows_bytes, rows_room;
-    td_parcel *in, *out;
-    int64_t *present; /* samples of each worker */
-    double *losses;
-} summing;
+    bool begun;         /* a window */
+    bool stops;         /* somebody was asked to, after this window */
+    int32_t done;       /* of this worker's replicas */
+    int64_t length;     /* elements of all dense gradients */
+    int64_t longest;    /* stretch */
+    int64_t rows_room;  /* bytes that a message of rows may have */
+    micro_loss *losses; /* of the replica under way */
+    int64_t n_losses, losses_capacity;
+    void *room; /* everything below */
+    int64_t room_bytes;
+    contribution *of;                        /* [replicas] */
+    td_parcel *rows_parcels, *dense_parcels; /* [replicas] in */
+    td_parcel *sums_in, *sums_out;           /* [workers] */
+    td_parcel *out;                          /* [own, workers, rows and dense] */
+    int64_t n_out;
+    char *rows_out, *rows_in;   /* messages of rows: [own, rows_room], [replicas, rows_room] */
+    float *mine, *theirs, *sum; /* [own, length], [replicas, longest], [length] */
+    td_row_order order;
+    int64_t rows_bytes; /* of the last message of rows */
+};
 
 static bool is_sparse(const td_tensor *t)
 {
@@ -39,31 +63,256 @@ static int64_t row_elements(const td_tensor *t)
     return n;
 }
 
-static int64_t first_of(const summing *s, int32_t worker)
+static int64_t first_of(const td_rank_sum *s, int32_t worker)
 {
     return td_range(s->length, worker, s->job->workers);
 }
 
-/* ---- rows of everybody to everybody -------------------------------------------------------------------------------------------- */
+/* ---- a window begins ----------------------------------------------------------------------------------------------------------- */
 
-static void pack_rows(summing *s)
+static void measure(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n, int32_t most_micro)
 {
-    char *at = s->rows_out;
-    for (int32_t i = 1; i < s->n; i++) {
-        const td_tensor *t = &s->inputs[i];
-        if (!is_sparse(t))
-            continue;
-        const int64_t n = s->samples ? *(const int64_t *)t->count : 0;
-        const size_t keys = (size_t)n * sizeof(int64_t), rows = (size_t)(n * row_elements(t)) * sizeof(float);
-        memcpy(at, &n, sizeof n);
-        at += sizeof n;
-        if (n) {
-            memcpy(at, t->index, keys);
-            memcpy(at + keys, t->data, rows);
-        }
-        at += (keys + rows + 7) / 8 * 8;
+    s->length = 0;
+    s->rows_room = (int64_t)sizeof(int64_t) + most_micro * (int64_t)sizeof(micro_loss);
+    for (int32_t i = 1; i < n; i++) {
+        if (is_sparse(&inputs[i])) /* the result has room for any replica's rows, whatever this one has */
+            s->rows_room +=
+                16 + outputs[i].entries * (int64_t)(sizeof(int64_t) + (size_t)row_elements(&inputs[i]) * sizeof(float));
+        else
+            s->length += td_tensor_elements(&inputs[i]);
     }
-    s->rows_bytes = at - s->rows_out;
+    s->rows_room = (s->rows_room + 7) / 8 * 8;
+    s->longest = s->length / s->job->workers + 1;
+}
+
+/* Cuts the room into its parts; with a NULL base only counts. Everything but the floats, which come last, is of 8 bytes. */
+static int64_t cut(td_rank_sum *s, char *base)
+{
+    const int64_t replicas = s->job->replicas, workers = s->job->workers, own = s->job->remote.own;
+    const int64_t parcel = sizeof(td_parcel);
+    const int64_t bytes[] = {replicas * (int64_t)sizeof(contribution),
+                             replicas * parcel,
+                             replicas * parcel,
+                             workers * parcel,
+                             workers * parcel,
+                             2 * own * workers * parcel,
+                             own * s->rows_room,
+                             replicas * s->rows_room,
+                             own * s->length * (int64_t)sizeof(float),
+                             replicas * s->longest * (int64_t)sizeof(float),
+                             s->length * (int64_t)sizeof(float)};
+    void *const parts[] = {&s->of,       &s->rows_parcels, &s->dense_parcels, &s->sums_in, &s->sums_out, &s->out,
+                           &s->rows_out, &s->rows_in,      &s->mine,          &s->theirs,  &s->sum};
+    int64_t at = 0;
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; at += bytes[i++])
+        if (base)
+            *(char **)parts[i] = base + at;
+    return at;
+}
+
+/* Buffers of the job, which grow and stay. */
+static td_status *make_room(td_rank_sum *s)
+{
+    const int64_t bytes = cut(s, NULL);
+    if (bytes > s->room_bytes) {
+        td_free(s->room);
+        s->room_bytes = 0;
+        s->room = td_realloc(NULL, (size_t)bytes, 1);
+        if (!s->room)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
+        s->room_bytes = bytes;
+    }
+    (void)cut(s, s->room);
+    return NULL;
+}
+
+/* Of what a replica sends to a worker. */
+static uint64_t number_of(const td_rank_sum *s, int32_t replica, int32_t to)
+{
+    const uint64_t n = (uint64_t)s->job->summed * (uint64_t)s->job->replicas + (uint64_t)replica;
+    return n * (uint64_t)s->job->workers + (uint64_t)to;
+}
+
+/* What the others' replicas will send goes to its place at once. */
+static void expect(td_rank_sum *s)
+{
+    td_job *job = s->job;
+    for (int32_t r = 0; r < job->replicas; r++) {
+        if (td_job_runs(job, r))
+            continue;
+        const td_parcel from = {.peer = job->worker_ranks[job->replica_worker[r]],
+                                .number = number_of(s, r, job->worker)};
+        s->rows_parcels[r] = s->dense_parcels[r] = from;
+        s->rows_parcels[r].kind = TD_TELL_ROWS;
+        s->rows_parcels[r].data = s->rows_in + r * s->rows_room;
+        s->rows_parcels[r].bytes = s->rows_room;
+        td_comm_receive(job->comm, &s->rows_parcels[r]);
+        s->dense_parcels[r].kind = TD_TELL_SEGMENT;
+        s->dense_parcels[r].data = s->theirs + r * s->longest;
+        s->dense_parcels[r].bytes = s->longest * (int64_t)sizeof(float);
+        if (s->length)
+            td_comm_receive(job->comm, &s->dense_parcels[r]);
+    }
+}
+
+static td_status *begin_window(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n,
+                               int32_t most_micro)
+{
+    s->job->summed++;
+    td_comm_set_step(s->job->comm, s->job->first_step + s->job->summed);
+    s->begun = true;
+    s->stops = atomic_load(&s->job->asked_to_stop);
+    s->done = 0;
+    s->n_out = 0;
+    if (s->job->replicas == 1)
+        return NULL;
+    measure(s, inputs, outputs, n, most_micro);
+    TD_TRY(make_room(s));
+    expect(s);
+    return NULL;
+}
+
+/* ---- what a replica brings ----------------------------------------------------------------------------------------------------- */
+
+static td_status *note_loss(td_rank_sum *s, const td_tensor *loss, const td_remote_place *place)
+{
+    s->n_losses = place->micro ? s->n_losses : 0;
+    if (!place->samples)
+        return NULL;
+    TD_TRY(td_grow(&s->losses, &s->losses_capacity, s->n_losses, sizeof *s->losses));
+    s->losses[s->n_losses++] = (micro_loss){(double)*(const float *)loss->data, place->weight};
+    return NULL;
+}
+
+/* One gradient's rows, ascending; *at goes on. */
+static td_status *pack_gradient(td_rank_sum *s, const td_tensor *t, char **at)
+{
+    const int64_t n = s->n_losses ? *(const int64_t *)t->count : 0, dim = row_elements(t);
+    const int64_t *keys = t->index;
+    const float *rows = t->data;
+    TD_TRY(td_row_order_find(&s->order, keys, n, t->dims[0]));
+    memcpy(*at, &n, sizeof n);
+    int64_t *out_keys = (int64_t *)(void *)(*at + sizeof n);
+    float *out_rows = (float *)(void *)(out_keys + n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = td_row_order_at(&s->order, i);
+        out_keys[i] = keys[from];
+        memcpy(out_rows + i * dim, rows + from * dim, (size_t)dim * sizeof *rows);
+    }
+    const int64_t bytes = (char *)(out_rows + n * dim) - *at;
+    *at += (bytes + 7) / 8 * 8;
+    return NULL;
+}
+
+static td_status *pack_rows(td_rank_sum *s, const td_tensor *inputs, int32_t n, char *out)
+{
+    char *at = out;
+    memcpy(at, &s->n_losses, sizeof s->n_losses);
+    at += sizeof s->n_losses;
+    if (s->n_losses)
+        memcpy(at, s->losses, (size_t)s->n_losses * sizeof *s->losses);
+    at += s->n_losses * (int64_t)sizeof *s->losses;
+    for (int32_t i = 1; i < n; i++)
+        if (is_sparse(&inputs[i]))
+            TD_TRY(pack_gradient(s, &inputs[i], &at));
+    s->rows_bytes = at - out;
+    return NULL;
+}
+
+static void pack_dense(const td_tensor *inputs, int32_t n, float *at)
+{
+    for (int32_t i = 1; i < n; i++) {
+        if (is_sparse(&inputs[i]))
+            continue;
+        const int64_t count = td_tensor_elements(&inputs[i]);
+        memcpy(at, inputs[i].data, (size_t)count * sizeof *at);
+        at += count;
+    }
+}
+
+static void post(td_rank_sum *s, const td_parcel *parcel)
+{
+    td_parcel *out = &s->out[s->n_out++];
+    *out = *parcel;
+    td_comm_send(s->job->comm, out);
+}
+
+static td_status *contribute(td_rank_sum *s, const td_tensor *inputs, int32_t n, const td_remote_place *place)
+{
+    td_job *job = s->job;
+    char *rows = s->rows_out + s->done * s->rows_room;
+    float *dense = s->mine + s->done * s->length;
+    if (job->replicas == 1)
+        return NULL;
+    if (s->done == job->remote.own || !td_job_runs(job, place->replica))
+        return TD_ERROR(TD_INTERNAL, "worker %d does not run replica %d", job->worker, place->replica);
+    TD_TRY(pack_rows(s, inputs, n, rows));
+    if (s->n_losses)
+        pack_dense(inputs, n, dense);
+    for (int32_t w = 0; w < job->workers; w++) {
+        const int64_t begin = first_of(s, w), count = s->n_losses ? first_of(s, w + 1) - begin : 0;
+        td_parcel parcel = {.peer = job->worker_ranks[w], .number = number_of(s, place->replica, w)};
+        if (w == job->worker)
+            continue;
+        parcel.kind = TD_TELL_ROWS;
+        parcel.data = rows;
+        parcel.bytes = s->rows_bytes;
+        parcel.words[0] = (uint64_t)s->n_losses;
+        parcel.words[1] = s->stops;
+        post(s, &parcel);
+        parcel.kind = TD_TELL_SEGMENT;
+        parcel.data = dense + begin;
+        parcel.bytes = count * (int64_t)sizeof(float);
+        if (s->length)
+            post(s, &parcel);
+    }
+    s->of[place->replica] = (contribution){rows, dense + first_of(s, job->worker), s->n_losses};
+    s->done++;
+    return NULL;
+}
+
+/* ---- a window's sums ------------------------------------------------------------------------------------------------------------- */
+
+static td_status *gather_rows(td_rank_sum *s)
+{
+    for (int32_t r = 0; r < s->job->replicas; r++) {
+        if (td_job_runs(s->job, r))
+            continue;
+        TD_TRY(td_comm_wait(s->job->comm, &s->rows_parcels[r]));
+        s->of[r] = (contribution){s->rows_in + r * s->rows_room, s->theirs + r * s->longest,
+                                  (int64_t)s->rows_parcels[r].words[0]};
+        s->stops = s->stops || s->rows_parcels[r].words[1];
+    }
+    return NULL;
+}
+
+/* Adds up micro-batches in order, as one process does. */
+static void add_losses(const micro_loss *losses, int64_t n, double *sum, int64_t *weight)
+{
+    for (int64_t i = 0; i < n; i++) {
+        *sum += losses[i].loss * (double)losses[i].weight;
+        *weight += losses[i].weight;
+    }
+}
+
+static void mean_loss(const td_rank_sum *s, float *out)
+{
+    double sum = 0;
+    int64_t weight = 0, n;
+    if (s->job->replicas == 1)
+        add_losses(s->losses, s->n_losses, &sum, &weight);
+    for (int32_t r = 0; s->job->replicas > 1 && r < s->job->replicas; r++) {
+        memcpy(&n, s->of[r].rows, sizeof n);
+        add_losses((const micro_loss *)(const void *)(s->of[r].rows + sizeof n), n, &sum, &weight);
+    }
+    *out = (float)(sum / (double)weight);
+}
+
+static const char *behind_losses(const char *rows)
+{
+    int64_t n;
+    memcpy(&n, rows, sizeof n);
+    return rows + sizeof n + n * (int64_t)sizeof(micro_loss);
 }
 
 static td_fold_rows rows_at(const char **at, const td_tensor *t)
@@ -77,149 +326,40 @@ static td_fold_rows rows_at(const char **at, const td_tensor *t)
     return rows;
 }
 
-/* Where each worker's message is being read. */
-static td_status *fold_rows(const summing *s)
+static td_status *fold_gradient(const td_rank_sum *s, const char **at, const td_tensor *input, const td_tensor *output,
+                                td_fold *fold)
 {
-    const char **at = NULL;
-    td_fold fold = {0};
-    td_status *status = TD_NEW(at, s->job->workers);
-    for (int32_t w = 0; w < s->job->workers && !status; w++)
-        at[w] = w == s->job->worker ? s->rows_out : s->rows_in + w * s->rows_room;
-    for (int32_t i = 1; i < s->n && !status; i++) {
-        if (!is_sparse(&s->inputs[i]))
-            continue;
-        td_fold_rows rows = rows_at(&at[0], &s->inputs[i]);
-        td_fold_begin(&fold, &rows);
-        for (int32_t w = 1; w < s->job->workers && !status; w++) {
-            rows = rows_at(&at[w], &s->inputs[i]);
-            status = td_fold_add(&fold, &rows);
-        }
-        rows = td_fold_result(&fold);
-        if (!status && rows.n > s->outputs[i].entries)
-            status = TD_ERROR(TD_INTERNAL, "a sum of %lld rows has room for %lld", (long long)rows.n,
-                              (long long)s->outputs[i].entries);
-        if (status)
-            break;
-        *(int64_t *)s->outputs[i].count = rows.n;
-        if (rows.n) {
-            memcpy(s->outputs[i].index, rows.keys, (size_t)rows.n * sizeof *rows.keys);
-            memcpy(s->outputs[i].data, rows.rows, (size_t)(rows.n * rows.dim) * sizeof *rows.rows);
-        }
+    td_fold_rows rows = rows_at(&at[0], input);
+    td_fold_begin(fold, &rows);
+    for (int32_t r = 1; r < s->job->replicas; r++) {
+        rows = rows_at(&at[r], input);
+        TD_TRY(td_fold_add(fold, &rows));
     }
-    td_fold_deinit(&fold);
-    td_free(at);
-    return status;
-}
-
-static void send_rows(summing *s)
-{
-    td_job *job = s->job;
-    uint32_t bits;
-    memcpy(&bits, s->inputs[0].data, sizeof bits);
-    for (int32_t w = 0; w < job->workers; w++) {
-        if (w == job->worker)
-            continue;
-        s->in[w] = (td_parcel){.peer = job->worker_ranks[w],
-                               .kind = TD_TELL_ROWS,
-                               .number = td_job_number(job, job->summed, w, job->worker),
-                               .data = s->rows_in + w * s->rows_room,
-                               .bytes = s->rows_room};
-        s->out[w] = (td_parcel){.peer = job->worker_ranks[w],
-                                .kind = TD_TELL_ROWS,
-                                .number = td_job_number(job, job->summed, job->worker, w),
-                                .words = {(uint64_t)s->samples, bits, s->stops},
-                                .data = s->rows_out,
-                                .bytes = s->rows_bytes};
-        td_comm_receive(job->comm, &s->in[w]);
-        td_comm_send(job->comm, &s->out[w]);
+    rows = td_fold_result(fold);
+    if (rows.n > output->entries)
+        return TD_ERROR(TD_INTERNAL, "a sum of %lld rows has room for %lld", (long long)rows.n,
+                        (long long)output->entries);
+    *(int64_t *)output->count = rows.n;
+    if (rows.n) {
+        memcpy(output->index, rows.keys, (size_t)rows.n * sizeof *rows.keys);
+        memcpy(output->data, rows.rows, (size_t)(rows.n * rows.dim) * sizeof *rows.rows);
     }
-}
-
-static td_status *wait_all(const summing *s, td_parcel *parcels)
-{
-    for (int32_t w = 0; w < s->job->workers; w++)
-        if (w != s->job->worker)
-            TD_TRY(td_comm_wait(s->job->comm, &parcels[w]));
     return NULL;
 }
 
-static td_status *exchange_rows(summing *s)
+static td_status *fold_rows(const td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n)
 {
-    pack_rows(s);
-    send_rows(s);
-    TD_TRY(wait_all(s, s->in));
-    TD_TRY(wait_all(s, s->out));
-    for (int32_t w = 0; w < s->job->workers; w++) {
-        float loss;
-        uint32_t bits = w == s->job->worker ? 0 : (uint32_t)s->in[w].words[1];
-        memcpy(&loss, w == s->job->worker ? s->inputs[0].data : &bits, sizeof loss);
-        s->present[w] = w == s->job->worker ? s->samples : (int64_t)s->in[w].words[0];
-        s->losses[w] = (double)loss;
-        s->stops = s->stops || (w != s->job->worker && s->in[w].words[2]);
-    }
-    return fold_rows(s);
-}
-
-/* The mean over all samples: what one process reports of a window. */
-static void mean_loss(const summing *s)
-{
-    double sum = 0;
-    int64_t samples = 0;
-    for (int32_t w = 0; w < s->job->workers; w++) {
-        if (!s->present[w])
-            continue;
-        sum += s->losses[w] * (double)s->present[w];
-        samples += s->present[w];
-    }
-    *(float *)s->outputs[0].data = (float)(sum / (double)samples);
-}
-
-/* ---- dense ones: each worker owns a stretch ------------------------------------------------------------------------------------ */
-
-static void pack(const summing *s)
-{
-    float *at = s->mine;
-    for (int32_t i = 1; i < s->n; i++) {
-        if (is_sparse(&s->inputs[i]))
-            continue;
-        const int64_t n = td_tensor_elements(&s->inputs[i]);
-        memcpy(at, s->inputs[i].data, (size_t)n * sizeof *at);
-        at += n;
-    }
-}
-
-static void unpack(const summing *s)
-{
-    const float *at = s->sum;
-    for (int32_t i = 1; i < s->n; i++) {
-        if (is_sparse(&s->inputs[i]))
-            continue;
-        const int64_t n = td_tensor_elements(&s->inputs[i]);
-        memcpy(s->outputs[i].data, at, (size_t)n * sizeof *at);
-        at += n;
-    }
-}
-
-/* A stretch of mine to its owner, and theirs of mine to me; or the sums back. */
-static void trade(summing *s, uint32_t kind, bool back)
-{
-    td_job *job = s->job;
-    const int64_t first = first_of(s, job->worker), n = first_of(s, job->worker + 1) - first;
-    for (int32_t w = 0; w < job->workers; w++) {
-        const int64_t begin = first_of(s, w), count = first_of(s, w + 1) - begin;
-        if (w == job->worker)
-            continue;
-        s->in[w] = (td_parcel){
-            .peer = job->worker_ranks[w], .kind = kind, .number = td_job_number(job, job->summed, w, job->worker)};
-        s->out[w] = s->in[w];
-        s->out[w].number = td_job_number(job, job->summed, job->worker, w);
-        s->in[w].data = back ? s->sum + begin : s->theirs + w * n;
-        s->in[w].bytes = (back ? count : n) * (int64_t)sizeof(float);
-        s->out[w].data = back ? s->sum + first : s->mine + begin;
-        s->out[w].bytes = (back ? n : count) * (int64_t)sizeof(float);
-        td_comm_receive(job->comm, &s->in[w]);
-        td_comm_send(job->comm, &s->out[w]);
-    }
+    const char **at = NULL; /* where each replica's message is being read */
+    td_fold fold = {0};
+    td_status *status = TD_NEW(at, s->job->replicas);
+    for (int32_t r = 0; r < s->job->replicas && !status; r++)
+        at[r] = behind_losses(s->of[r].rows);
+    for (int32_t i = 1; i < n && !status; i++)
+        if (is_sparse(&inputs[i]))
+            status = fold_gradient(s, at, &inputs[i], &outputs[i], &fold);
+    td_fold_deinit(&fold);
+    td_free(at);
+    return status;
 }
 
 static void add(float *restrict sum, const float *restrict more, int64_t n)
@@ -228,46 +368,74 @@ static void add(float *restrict sum, const float *restrict more, int64_t n)
         sum[i] += more[i];
 }
 
-static td_status *fold_mine(const summing *s)
+/* The stretch that this worker owns. */
+static td_status *fold_mine(const td_rank_sum *s)
 {
     const td_job *job = s->job;
     const int64_t first = first_of(s, job->worker), n = first_of(s, job->worker + 1) - first;
     bool any = false;
-    for (int32_t w = 0; w < job->workers; w++) {
-        const float *from = w == job->worker ? s->mine + first : s->theirs + w * n;
-        if (w != job->worker)
-            TD_TRY(td_comm_wait(job->comm, &s->in[w]));
-        if (!s->present[w])
+    for (int32_t r = 0; r < job->replicas; r++) {
+        if (!td_job_runs(job, r))
+            TD_TRY(td_comm_wait(job->comm, &s->dense_parcels[r]));
+        if (!s->of[r].samples || !n)
             continue;
         if (any)
-            add(s->sum + first, from, n);
-        else if (n)
-            memcpy(s->sum + first, from, (size_t)n * sizeof *from);
+            add(s->sum + first, s->of[r].mine, n);
+        else
+            memcpy(s->sum + first, s->of[r].mine, (size_t)n * sizeof *s->sum);
         any = true;
     }
     return NULL;
 }
 
-static td_status *exchange_dense(summing *s)
+static td_status *wait_others(const td_rank_sum *s, td_parcel *parcels)
 {
-    if (!s->length)
-        return NULL;
-    pack(s);
-    trade(s, TD_TELL_SEGMENT, false);
-    TD_TRY(fold_mine(s));
-    TD_TRY(wait_all(s, s->out));
-    trade(s, TD_TELL_SUM, true);
-    TD_TRY(wait_all(s, s->in));
-    TD_TRY(wait_all(s, s->out));
-    unpack(s);
+    for (int32_t w = 0; w < s->job->workers; w++)
+        if (w != s->job->worker)
+            TD_TRY(td_comm_wait(s->job->comm, &parcels[w]));
     return NULL;
 }
 
-/* ---- together -------------------------------------------------------------------------------------------------------------------- */
-
-static void copy_alone(const td_tensor *inputs, td_tensor *outputs, int32_t n)
+static td_status *spread_sums(td_rank_sum *s)
 {
-    for (int32_t i = 0; i < n; i++) {
+    td_job *job = s->job;
+    const int64_t first = first_of(s, job->worker), n = first_of(s, job->worker + 1) - first;
+    for (int32_t w = 0; w < job->workers; w++) {
+        const int64_t begin = first_of(s, w), count = first_of(s, w + 1) - begin;
+        if (w == job->worker)
+            continue;
+        s->sums_in[w] = (td_parcel){.peer = job->worker_ranks[w],
+                                    .kind = TD_TELL_SUM,
+                                    .number = td_job_number(job, job->summed, w, job->worker)};
+        s->sums_out[w] = s->sums_in[w];
+        s->sums_out[w].number = td_job_number(job, job->summed, job->worker, w);
+        s->sums_in[w].data = s->sum + begin;
+        s->sums_in[w].bytes = count * (int64_t)sizeof(float);
+        s->sums_out[w].data = s->sum + first;
+        s->sums_out[w].bytes = n * (int64_t)sizeof(float);
+        td_comm_receive(job->comm, &s->sums_in[w]);
+        td_comm_send(job->comm, &s->sums_out[w]);
+    }
+    TD_TRY(wait_others(s, s->sums_in));
+    return wait_others(s, s->sums_out);
+}
+
+static void unpack(const td_rank_sum *s, const td_tensor *outputs, int32_t n)
+{
+    const float *at = s->sum;
+    for (int32_t i = 1; i < n; i++) {
+        if (is_sparse(&outputs[i]))
+            continue;
+        const int64_t count = td_tensor_elements(&outputs[i]);
+        memcpy(outputs[i].data, at, (size_t)count * sizeof *at);
+        at += count;
+    }
+}
+
+/* One replica's gradients are the sum. */
+static void copy_alone(const td_tensor *inputs, const td_tensor *outputs, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
         int64_t elements = td_tensor_elements(&inputs[i]);
         if (is_sparse(&inputs[i])) {
             const int64_t rows = *(const int64_t *)inputs[i].count;
@@ -281,72 +449,72 @@ static void copy_alone(const td_tensor *inputs, td_tensor *outputs, int32_t n)
     }
 }
 
-/* Buffers of the job, which grow and stay. */
-static td_status *make_room(summing *s)
+static td_status *sum_up(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n)
 {
-    td_job *job = s->job;
-    const int64_t workers = job->workers;
-    s->rows_room = 8;
-    for (int32_t i = 1; i < s->n; i++) {
-        const td_tensor *t = &s->inputs[i];
-        if (is_sparse(t)) /* the result has room for any worker's rows, whatever this one has */
-            s->rows_room +=
-                16 + s->outputs[i].entries * (int64_t)(sizeof(int64_t) + (size_t)row_elements(t) * sizeof(float));
-        else
-            s->length += td_tensor_elements(t);
-    }
-    const int64_t longest = s->length / workers + 1, floats = 2 * s->length + workers * longest;
-    s->rows_room = (s->rows_room + 7) / 8 * 8;
-    const int64_t parcels = 2 * workers * (int64_t)sizeof(td_parcel), numbers = 2 * workers * 8;
-    char *room = NULL;
-    TD_TRY(td_client_room(job, TD_ROOM_SUM, (1 + workers) * s->rows_room + parcels + numbers + floats * 4, &room));
-    s->rows_out = room;
-    s->rows_in = room + s->rows_room;
-    s->in = (td_parcel *)(void *)(room + (1 + workers) * s->rows_room);
-    s->out = s->in + workers;
-    s->present = (int64_t *)(void *)(s->out + workers);
-    s->losses = (double *)(void *)(s->present + workers);
-    s->mine = (float *)(void *)(s->losses + workers);
-    s->sum = s->mine + s->length;
-    s->theirs = s->sum + s->length;
+    TD_TRY(gather_rows(s));
+    TD_TRY(fold_rows(s, inputs, outputs, n));
+    if (!s->length)
+        return NULL;
+    TD_TRY(fold_mine(s));
+    TD_TRY(spread_sums(s));
+    unpack(s, outputs, n);
     return NULL;
 }
 
 /* Every worker sees the same words of a window, so all know the same of it. */
-static void note_stop(const summing *s)
+static void note_stop(const td_rank_sum *s)
 {
     if (s->stops && !atomic_load(&s->job->stops_at))
         atomic_store(&s->job->stops_at, s->job->summed);
 }
 
-static td_status *sum_up(summing *s)
+static td_status *end_window(td_rank_sum *s, const td_tensor *inputs, td_tensor *outputs, int32_t n)
 {
-    if (s->job->workers == 1) {
-        copy_alone(s->inputs, s->outputs, s->n);
-        note_stop(s);
-        return NULL;
-    }
-    TD_TRY(make_room(s));
-    TD_TRY(exchange_rows(s));
+    s->begun = false;
+    if (s->job->replicas == 1)
+        copy_alone(inputs, outputs, n);
+    else
+        TD_TRY(sum_up(s, inputs, outputs, n));
+    mean_loss(s, outputs[0].data);
     note_stop(s);
-    mean_loss(s);
-    return exchange_dense(s);
+    for (int64_t i = 0; i < s->n_out; i++)
+        TD_TRY(td_comm_wait(s->job->comm, &s->out[i]));
+    return NULL;
 }
 
-td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, int64_t samples)
+static td_status *take_part(td_rank_sum *s, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+                            const td_remote_place *place)
+{
+    if (!s->begun)
+        TD_TRY(begin_window(s, inputs, outputs, n, place->most_micro));
+    TD_TRY(note_loss(s, &inputs[0], place));
+    if (place->ends_replica)
+        TD_TRY(contribute(s, inputs, n, place));
+    return place->ends_window ? end_window(s, inputs, outputs, n) : NULL;
+}
+
+td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+                         const td_remote_place *place)
 {
     td_job *job = self;
+    if (!job->sum) {
+        TD_TRY(TD_NEW(job->sum, 1));
+        job->sum->job = job;
+    }
     const uint64_t from = td_record_begin();
-    summing s = {.job = job,
-                 .inputs = inputs,
-                 .outputs = outputs,
-                 .n = n,
-                 .samples = samples,
-                 .stops = atomic_load(&job->asked_to_stop)};
-    job->summed++;
-    td_comm_set_step(job->comm, job->first_step + job->summed);
-    td_status *status = sum_up(&s);
-    td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
-                  (uint64_t)(s.rows_bytes + s.length * (int64_t)sizeof(float)));
+    td_status *status = take_part(job->sum, inputs, outputs, n, place);
+    if (place->ends_replica)
+        td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
+                      (uint64_t)(job->sum->rows_bytes + job->sum->length * (int64_t)sizeof(float)));
     return status;
+}
+
+void td_rank_sum_destroy(td_rank_sum *sum)
+{
+    if (!sum)
+        return;
+    td_row_order_deinit(&sum->order);
+    td_free(sum->losses);
+    td_free(sum->room);
+    td_free(sum);
 }

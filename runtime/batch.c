@@ -199,7 +199,6 @@ td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const 
         memcpy(session->parity_extents[parity], session->extents, bytes);
         count_bytes(session, parity);
     }
-    session->parity_samples[parity] = slot->batch.samples;
     point_at_batch(session, slot, previous, parity);
     slot->to_device_bytes = session->to_device_bytes[parity][slot->ends_window];
     slot->to_host_bytes = session->to_host_bytes[parity][slot->ends_window];

@@ -100,10 +100,12 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     in->node = node_id;
     in->once = p->once;
     in->before_last = p->before_last;
+    in->first = p->first;
     in->updates = node->phase == TD_UPDATE;
     in->delayed = node->delayed;
     in->speculates = node->speculates;
-    in->guarded = (in->updates && !in->delayed && !in->speculates && !node->settles) || node->op->flags & TD_OP_KEEPS;
+    in->guarded = (in->updates && !in->delayed && !in->speculates && !node->settles) ||
+                  (node->op->flags & TD_OP_KEEPS && !plan->in_job);
     TD_TRY(bind_arguments(session, in, node));
     if (node->op->flags & TD_OP_VIEW)
         in->kind = TD_RUN_NOTHING;
@@ -173,9 +175,10 @@ static bool has_update(const td_plan *plan, const td_cluster *cluster)
     return false;
 }
 
+/* A sum that waits for the loss; in a job the loss is the window's, which is made of the sums. */
 static bool has_sum(const td_plan *plan, const td_cluster *cluster)
 {
-    for (int32_t i = 0; i < cluster->n; i++)
+    for (int32_t i = 0; i < cluster->n && !plan->in_job; i++)
         if (plan->graph->nodes[plan->sequence[cluster->first + i]].op->flags & TD_OP_KEEPS)
             return true;
     return false;

@@ -285,7 +285,7 @@ static td_status *load_entry(const loading *l, int32_t index, void *piece)
     if (has_nothing(l, entry))
         return NULL;
     TD_TRY(match_entry(l, entry, &packed));
-    if (entry->is_remote && l->store->remote->worker != 0)
+    if (entry->is_remote && !l->store->remote->leads)
         return NULL; /* the first worker loads for all */
     if (packed.rows)
         return td_checkpoint_read_rows(l->store, index, &packed);

@@ -142,7 +142,7 @@ static td_status *into_remote(const td_store *store, const td_store_entry *entry
 {
     const int64_t row_bytes = td_checkpoint_row_bytes(entry);
     piece p;
-    if (store->remote->worker != 0)
+    if (!store->remote->leads)
         return NULL; /* the first worker loads for all */
     td_status *status = piece_init(&p, row_bytes);
     for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {

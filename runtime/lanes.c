@@ -176,7 +176,7 @@ td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t
         return node->host_function(node->host_context, call->inputs, call->n_inputs,
                                    &in->tensors[parity][call->n_inputs]);
     case TD_RUN_REMOTE:
-        return td_served_run(lane->session->plan, call, in->remote_tables, lane->session->parity_samples[parity]);
+        return td_served_run(lane->session->plan, call, in->remote_tables, &lane->session->places[parity]);
     case TD_RUN_KERNEL:
         break;
     }
@@ -246,7 +246,7 @@ typedef enum run_mode {
 
 static bool is_left_out(const td_session *session, const td_instruction *in, const td_step_slot *slot, run_mode mode)
 {
-    if (slot->ends_window ? in->before_last : in->once)
+    if ((slot->ends_window ? in->before_last : in->once) || (in->first && slot->micro))
         return true;
     if (in->speculates)
         return mode != RUN_ALL || !slot->speculates;
@@ -307,7 +307,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, run_mo
             if (is_left_out(session, in, slot, mode))
                 continue;
         }
-        if (in->updates && !in->speculates && !(in->early && mode != RUN_ALL))
+        if (in->updates && slot->ends_window && !in->speculates && !(in->early && mode != RUN_ALL))
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
         if (begin && (lane->event || in->kind == TD_RUN_REMOTE))
             td_record_current = (td_record_tag){.id = slot->record_base + (uint32_t)in->node,

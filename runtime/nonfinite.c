@@ -16,6 +16,8 @@
 bool td_session_loss_is_finite(const td_session *session, int64_t step)
 {
     const float *loss = session->losses[step % TD_PARITIES];
+    if (session->plan->in_job && !session->slots[step % TD_STEP_SLOTS].ends_window)
+        return true; /* a job's loss is the window's */
     return !loss || isfinite(*loss);
 }
 

@@ -63,9 +63,29 @@ static double divisor(const td_session *session, const td_step_slot *slot)
  * begins once (partition/accumulate.c). */
 static void set_micro(const td_plan *plan, const td_step_slot *slot, double micro[3])
 {
+    if (slot->batch.n_window) { /* of a job, where others sum the replicas */
+        micro[0] = slot->batch.micro == 0;
+        micro[1] = slot->batch.window_at == slot->batch.micro;
+        micro[2] = slot->batch.ends_replica;
+        return;
+    }
     micro[0] = plan->most_accumulated == 1 ? slot->micro == 0 : slot->micro % slot->accumulate == 0;
     micro[1] = slot->micro < slot->accumulate;
     micro[2] = slot->ends_window || (slot->micro + 1) % slot->accumulate == 0;
+}
+
+/* A batch of no window that is known of is one of its own, of this rank's first replica. */
+static void set_place(td_session *session, const td_step_slot *slot, int32_t parity)
+{
+    const td_batch *batch = &slot->batch;
+    session->places[parity] =
+        (td_remote_place){.replica = batch->n_window ? batch->replica : session->plan->remote->first,
+                          .micro = batch->micro,
+                          .most_micro = session->plan->most_accumulated,
+                          .ends_replica = !batch->n_window || batch->ends_replica,
+                          .ends_window = slot->ends_window,
+                          .samples = batch->samples,
+                          .weight = batch->samples ? counted(session) : 0};
 }
 
 /* Gradients are divided by `by`. */
@@ -134,5 +154,7 @@ td_status *td_session_set_numbers(td_session *session, td_step_slot *slot)
         slot->leaves = (td_pending){true, update, divisor(session, slot)};
     }
     set_coefficients(session, parity, update, divisor(session, slot), slot->applies);
+    if (plan->remote)
+        set_place(session, slot, parity);
     return NULL;
 }

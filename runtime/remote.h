@@ -1,7 +1,10 @@
 /* What the runtime asks of the ranks of a distributed job, as a table of functions; ps/ fills it in. The runtime knows no MPI.
  *
  * Calls come from lanes, one at a time per function. Every rank of a job makes the same calls in the same order of steps; who
- * waits for whom is the job's business. An error ends the job. */
+ * waits for whom is the job's business. An error ends the job.
+ *
+ * A window of the job has so many replicas, each of so many micro-batches; a rank runs one or more of the replicas, one after
+ * another in ascending order. */
 #ifndef TANDEM_RUNTIME_REMOTE_H
 #define TANDEM_RUNTIME_REMOTE_H
 
@@ -36,20 +39,31 @@ typedef struct td_remote_part {
     const float *coefficients;
 } td_remote_part;
 
+/* Where a micro-batch is in its window. */
+typedef struct td_remote_place {
+    int32_t replica, micro;         /* which of the job's replicas; which of that replica's micro-batches, from 0 */
+    int32_t most_micro;             /* micro-batches that a replica may have in any window */
+    bool ends_replica, ends_window; /* the last of its replica; of this rank's part of the window */
+    int64_t samples, weight;        /* of this micro-batch; 0: the replica has none in this window */
+} td_remote_place;
+
 struct td_remote {
     void *self;
-    int32_t workers, worker; /* how many replicas the job has, and which this rank runs */
-    bool is_local;           /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
+    int32_t replicas, own; /* of a window; those that this rank runs */
+    int32_t first;         /* the first of its own */
+    bool leads;            /* this rank loads tables for all */
+    bool is_local;         /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
     /* Makes a table known, or finds it by its name; it must be the same one then. */
     td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);
     /* Rows as they are after all updates so far. `begin`: for training. */
     td_status *(*pull)(void *self, const td_remote_part *parts, int32_t n, bool begin);
-    /* This worker's gradients of a window; owners fold the workers' in their order and update. Once per window, by every worker,
-     * with n 0 where it has none. */
-    td_status *(*push)(void *self, const td_remote_part *parts, int32_t n);
-    /* outputs[i] = the sum of inputs[i] over the workers, in their order; workers without samples are left out. The first input
-     * is the loss, f32 [1], of which the mean over the samples is taken. */
-    td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, int64_t samples);
+    /* A replica's gradients of a window; owners fold the replicas' in their order and update when all are there. Once per window
+     * and replica, at its last micro-batch. */
+    td_status *(*push)(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place);
+    /* outputs[i] = the sum of inputs[i] over the replicas, in their order; those without samples are left out. The first input
+     * is the loss, f32 [1], of which the mean over all micro-batches is taken, by weight. Called in every micro-batch; the
+     * other inputs are read in a replica's last one, the outputs are there after the window's. */
+    td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, const td_remote_place *place);
     /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
                        void *out_rows, int64_t *out_n);

@@ -33,10 +33,18 @@ static void release_ahead(td_session *session, td_source *source)
     session->ahead = (td_batch_ahead){0};
 }
 
-/* Which micro-batch of which window the slot's is. A window ends when it is full, and with the data or the epoch. */
+/* Which micro-batch of which window the slot's is. A window ends when it is full, and with the data or the epoch; a job's batches
+ * say it themselves. */
 static td_status *place_in_window(td_session *session, td_source *source, td_step_slot *slot)
 {
     int64_t window = session->store->steps + session->windows_ending + 1;
+    const td_batch *batch = &slot->batch;
+    if (batch->n_window) {
+        slot->micro = batch->window_at;
+        slot->accumulate = 1;
+        slot->ends_window = batch->window_at + 1 == batch->n_window;
+        return NULL;
+    }
     slot->micro = session->mid_window ? td_slot_of(session, slot->step - 1)->micro + 1 : 0;
     slot->accumulate = session->plan->training ? td_plan_accumulate(session->plan, window) : 1;
     slot->ends_window = slot->micro + 1 >= slot->accumulate * session->plan->replicas;
@@ -160,6 +168,7 @@ static td_status *admit_again(td_session *session, td_step_slot *from)
 {
     td_step_slot *slot = td_slot_of(session, session->admitted + 1);
     td_slot_release_batch(slot);
+    td_slot_drop_fields(from);
     slot->batch = from->batch;
     slot->source = from->source;
     slot->wait_data_s = from->wait_data_s;
@@ -325,7 +334,9 @@ td_status *td_session_step_window(td_session *session, const td_batch *batches, 
 {
     td_step_slot *slot = NULL;
     td_outcome how;
-    int64_t step = session->store->steps + 1, most = session->plan->training ? td_plan_window(session->plan, step) : 1;
+    const td_plan *plan = session->plan;
+    int64_t step = session->store->steps + 1,
+            most = plan->training ? (int64_t)plan->replicas * td_plan_accumulate(plan, step) : 1;
     *out_report = (td_step_report){0};
     if (n < 1 || n > most)
         return TD_ERROR(TD_INVALID_ARGUMENT,

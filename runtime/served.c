@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 #include "runtime/profiler.h"
+#include "runtime/row_order.h"
 
 /* ---- keys and places --------------------------------------------------------------------------------------------------------- */
 
@@ -24,27 +25,27 @@ static int64_t ids_of(const td_tensor *ids)
     return ids->kind == TD_RAGGED ? ids->entries : td_tensor_elements(ids);
 }
 
-static td_status *room_for(td_served_batch *served, int32_t k, int64_t n)
+static td_status *room_for(td_served_window *window, int32_t k, int64_t n)
 {
-    if (n > served->capacities[k]) {
-        td_free(served->keys[k]);
-        td_free(served->places[k]);
-        served->keys[k] = served->places[k] = NULL;
-        served->capacities[k] = 0;
-        TD_TRY(TD_NEW(served->keys[k], n));
-        TD_TRY(TD_NEW(served->places[k], n));
-        served->capacities[k] = n;
+    if (n > window->capacities[k]) {
+        td_free(window->keys[k]);
+        td_free(window->places[k]);
+        window->keys[k] = window->places[k] = NULL;
+        window->capacities[k] = 0;
+        TD_TRY(TD_NEW(window->keys[k], n));
+        TD_TRY(TD_NEW(window->places[k], n));
+        window->capacities[k] = n;
     }
-    if (n > served->scratch_ids) {
-        td_free(served->scratch);
-        td_free(served->rows);
-        served->rows = NULL;
-        served->scratch_ids = 0;
-        served->scratch = td_calloc(1, td_dedup_scratch_bytes(n));
-        TD_TRY(TD_NEW(served->rows, n));
-        if (!served->scratch)
+    if (n > window->scratch_ids) {
+        td_free(window->scratch);
+        td_free(window->rows);
+        window->rows = NULL;
+        window->scratch_ids = 0;
+        window->scratch = td_calloc(1, td_dedup_scratch_bytes(n));
+        TD_TRY(TD_NEW(window->rows, n));
+        if (!window->scratch)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld ids", (long long)n);
-        served->scratch_ids = n;
+        window->scratch_ids = n;
     }
     return NULL;
 }
@@ -96,89 +97,103 @@ static td_status *count_ids(const td_plan_keys *keys, const td_batch *batch, int
     return NULL;
 }
 
-static td_status *group(td_served_batch *served, int32_t k, const td_plan *plan, const td_batch *batch,
-                        int64_t *out_n_keys)
+static td_status *group(td_served_window *window, int32_t k, const td_plan *plan, const td_batch *batches, int32_t n)
 {
     const td_plan_keys *keys = &plan->keys[k];
-    int64_t n = 0;
+    int64_t ids = 0;
     td_dedup dedup;
-    TD_TRY(count_ids(keys, batch, &n));
-    TD_TRY(room_for(served, k, n + 1));
-    TD_TRY(list_rows(keys, batch, served->rows));
+    for (int32_t b = 0; b < n; b++) {
+        int64_t more = 0;
+        TD_TRY(count_ids(keys, &batches[b], &more));
+        window->starts[b * (int64_t)plan->n_keys + k] = ids;
+        ids += more;
+    }
+    TD_TRY(room_for(window, k, ids + 1));
+    for (int32_t b = 0; b < n; b++)
+        TD_TRY(list_rows(keys, &batches[b], window->rows + window->starts[b * (int64_t)plan->n_keys + k]));
     if (keys->hashed) {
-        *out_n_keys = td_dedup_keys(served->rows, n, served->scratch, served->keys[k], served->places[k]);
+        window->n_keys[k] = td_dedup_keys(window->rows, ids, window->scratch, window->keys[k], window->places[k]);
         return NULL;
     }
-    TD_TRY(td_dedup_group(served->rows, TD_I64, n, 0, keys->rows, served->scratch, &dedup));
+    TD_TRY(td_dedup_group(window->rows, TD_I64, ids, 0, keys->rows, window->scratch, &dedup));
     for (int64_t r = 0; r < dedup.n_rows; r++) {
-        served->keys[k][r] = dedup.rows[r];
+        window->keys[k][r] = dedup.rows[r];
         for (int64_t i = dedup.starts[r]; i < dedup.starts[r + 1]; i++)
-            served->places[k][dedup.positions[i]] = r;
+            window->places[k][dedup.positions[i]] = r;
     }
-    td_profiler_count_keys(plan, k, served->rows, n, dedup.n_rows);
-    *out_n_keys = dedup.n_rows;
+    window->n_keys[k] = dedup.n_rows;
+    td_profiler_count_keys(plan, k, window->rows, ids, dedup.n_rows);
     return NULL;
 }
 
-static void put_fields(td_served_batch *served, int32_t k, const td_plan_keys *keys, int64_t n_keys, td_batch *batch)
+td_status *td_served_window_fill(td_served_window *window, const td_plan *plan, const td_batch *batches, int32_t n)
 {
-    int64_t *places = served->places[k];
-    served->fields[batch->n_fields++] = (td_field){
-        keys->name, {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {n_keys}, .data = served->keys[k]}};
+    const int64_t starts = (int64_t)n * plan->n_keys;
+    if (!window->keys) {
+        TD_TRY(TD_NEW(window->keys, plan->n_keys + 1));
+        TD_TRY(TD_NEW(window->places, plan->n_keys + 1));
+        TD_TRY(TD_NEW(window->n_keys, plan->n_keys + 1));
+        TD_TRY(TD_NEW(window->capacities, plan->n_keys + 1));
+    }
+    if (starts > window->starts_capacity) {
+        td_free(window->starts);
+        window->starts_capacity = 0;
+        TD_TRY(TD_NEW(window->starts, starts));
+        window->starts_capacity = starts;
+    }
+    for (int32_t k = 0; k < plan->n_keys; k++)
+        TD_TRY(group(window, k, plan, batches, n));
+    return NULL;
+}
+
+void td_served_window_deinit(td_served_window *window, const td_plan *plan)
+{
+    for (int32_t k = 0; window->keys && k < plan->n_keys; k++) {
+        td_free(window->keys[k]);
+        td_free(window->places ? window->places[k] : NULL);
+    }
+    td_free(window->keys);
+    td_free(window->places);
+    td_free(window->n_keys);
+    td_free(window->capacities);
+    td_free(window->starts);
+    td_free(window->rows);
+    td_free(window->scratch);
+}
+
+static void put_fields(td_served_fields *to, const td_plan_keys *keys, int64_t *names, int64_t n_names, int64_t *places,
+                       td_batch *batch)
+{
+    to->fields[batch->n_fields++] =
+        (td_field){keys->name, {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {n_names}, .data = names}};
     for (int32_t p = 0; p < keys->n_places; p++) {
         td_tensor tensor = find_field(batch, keys->places[p].from)->tensor; /* shape, and the offsets of a ragged one */
         const int64_t n = ids_of(&tensor);
         tensor.dtype = TD_I64;
         tensor.data = places;
-        served->fields[batch->n_fields++] = (td_field){keys->places[p].to, tensor};
+        to->fields[batch->n_fields++] = (td_field){keys->places[p].to, tensor};
         places += n;
     }
 }
 
-static td_status *room_for_fields(td_served_batch *served, const td_plan *plan, const td_batch *batch)
+td_status *td_served_extend(td_served_fields *fields, const td_served_window *window, const td_plan *plan,
+                            td_batch *batch, int32_t at)
 {
     int32_t most = batch->n_fields;
     for (int32_t k = 0; k < plan->n_keys; k++)
         most += 1 + plan->keys[k].n_places;
-    if (!served->keys) {
-        TD_TRY(TD_NEW(served->keys, plan->n_keys + 1));
-        TD_TRY(TD_NEW(served->places, plan->n_keys + 1));
-        TD_TRY(TD_NEW(served->capacities, plan->n_keys + 1));
+    if (most > fields->most) {
+        td_free(fields->fields);
+        fields->most = 0;
+        TD_TRY(TD_NEW(fields->fields, most));
+        fields->most = most;
     }
-    if (most <= served->most_fields)
-        return NULL;
-    td_free(served->fields);
-    served->most_fields = 0;
-    TD_TRY(TD_NEW(served->fields, most));
-    served->most_fields = most;
+    memcpy(fields->fields, batch->fields, (size_t)batch->n_fields * sizeof *batch->fields);
+    batch->fields = fields->fields;
+    for (int32_t k = 0; k < plan->n_keys; k++)
+        put_fields(fields, &plan->keys[k], window->keys[k], window->n_keys[k],
+                   window->places[k] + window->starts[at * (int64_t)plan->n_keys + k], batch);
     return NULL;
-}
-
-td_status *td_served_batch_fill(td_served_batch *served, const td_plan *plan, td_batch *batch)
-{
-    TD_TRY(room_for_fields(served, plan, batch));
-    memcpy(served->fields, batch->fields, (size_t)batch->n_fields * sizeof *batch->fields);
-    batch->fields = served->fields;
-    for (int32_t k = 0; k < plan->n_keys; k++) {
-        int64_t n_keys = 0;
-        TD_TRY(group(served, k, plan, batch, &n_keys));
-        put_fields(served, k, &plan->keys[k], n_keys, batch);
-    }
-    return NULL;
-}
-
-void td_served_batch_deinit(td_served_batch *served, const td_plan *plan)
-{
-    for (int32_t k = 0; served->keys && k < plan->n_keys; k++) {
-        td_free(served->keys[k]);
-        td_free(served->places ? served->places[k] : NULL);
-    }
-    td_free(served->keys);
-    td_free(served->places);
-    td_free(served->capacities);
-    td_free(served->rows);
-    td_free(served->scratch);
-    td_free(served->fields);
 }
 
 /* ---- remote ops -------------------------------------------------------------------------------------------------------------- */
@@ -199,31 +214,79 @@ static td_status *pull(const td_plan *plan, const td_kernel_call *call, const in
     return status;
 }
 
-static td_status *push(const td_plan *plan, const td_kernel_call *call, const int32_t *tables, int64_t samples)
+/* What a part's rows in ascending order took; NULLs: they ascended. */
+typedef struct ordered {
+    int64_t *places;
+    float *gradients;
+} ordered;
+
+static td_status *put_in_order(td_remote_part *part, const td_tensor *gradient, ordered *out)
 {
-    td_remote_part *parts = NULL;
+    const int64_t dim = gradient->dims[1];
+    td_row_order order = {0};
+    td_status *status = td_row_order_find(&order, part->places, part->n, gradient->dims[0]);
+    if (!status && order.at)
+        status = TD_NEW(out->places, part->n);
+    if (!status && order.at)
+        status = TD_NEW(out->gradients, part->n * dim);
+    for (int64_t i = 0; i < part->n && !status && order.at; i++) {
+        out->places[i] = part->places[order.at[i]];
+        memcpy(out->gradients + i * dim, part->gradients + order.at[i] * dim, (size_t)dim * sizeof(float));
+    }
+    if (!status && order.at) {
+        part->places = out->places;
+        part->gradients = out->gradients;
+    }
+    td_row_order_deinit(&order);
+    return status;
+}
+
+static td_status *push_parts(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+                             const td_remote_place *place, td_remote_part *parts, ordered *in_order)
+{
     const int32_t n = call->n_inputs / PUSH_INPUTS;
-    TD_TRY(TD_NEW(parts, n));
     for (int32_t t = 0; t < n; t++) {
         const td_tensor *inputs = &call->inputs[PUSH_INPUTS * t];
         parts[t] = (td_remote_part){.table = tables[PUSH_INPUTS * t],
-                                    .n = samples ? *(const int64_t *)inputs[1].count : 0,
+                                    .n = place->samples ? *(const int64_t *)inputs[1].count : 0,
                                     .keys = inputs[2].data,
                                     .places = inputs[1].index,
                                     .gradients = inputs[1].data,
                                     .coefficients = inputs[3].data};
+        TD_TRY(put_in_order(&parts[t], &inputs[1], &in_order[t]));
     }
-    td_status *status = plan->remote->push(plan->remote->self, parts, n);
+    return plan->remote->push(plan->remote->self, parts, n, place);
+}
+
+static td_status *push(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+                       const td_remote_place *place)
+{
+    td_remote_part *parts = NULL;
+    ordered *in_order = NULL;
+    const int32_t n = call->n_inputs / PUSH_INPUTS;
+    if (!place->ends_replica)
+        return NULL;
+    td_status *status = TD_NEW(parts, n);
+    if (!status)
+        status = TD_NEW(in_order, n);
+    if (!status)
+        status = push_parts(plan, call, tables, place, parts, in_order);
+    for (int32_t t = 0; in_order && t < n; t++) {
+        td_free(in_order[t].places);
+        td_free(in_order[t].gradients);
+    }
+    td_free(in_order);
     td_free(parts);
     return status;
 }
 
-td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables, int64_t samples)
+td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+                         const td_remote_place *place)
 {
     if (strcmp(call->op, "ps_pull") == 0)
         return pull(plan, call, tables);
     if (strcmp(call->op, "ps_push") == 0)
-        return push(plan, call, tables, samples);
+        return push(plan, call, tables, place);
     return plan->remote->sum(plan->remote->self, call->inputs, (td_tensor *)(uintptr_t)call->outputs, call->n_inputs,
-                             samples);
+                             place);
 }

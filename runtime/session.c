@@ -56,7 +56,8 @@ void td_session_destroy(td_session *session)
     td_session_unbind(session);
     for (int32_t i = 0; i < TD_STEP_SLOTS; i++) {
         td_free(session->slots[i].waiting);
-        td_served_batch_deinit(&session->slots[i].served, session->plan);
+        td_free(session->slots[i].served.fields);
+        td_served_window_deinit(&session->served[i], session->plan);
     }
     td_status_destroy(session->error);
     pthread_mutex_destroy(&session->mutex);

@@ -40,6 +40,7 @@ typedef struct td_instruction {
     int32_t *values;                    /* value of each tensor, -1 where absent */
     bool once;                          /* runs in a window's last micro-batch alone */
     bool before_last;                   /* runs in all others */
+    bool first;                         /* in its first one alone */
     bool updates;                       /* writes state */
     bool delayed;                       /* applies what the window before left, whatever becomes of this one */
     bool speculates;                    /* updates before it is known whether it may */
@@ -79,7 +80,7 @@ typedef struct td_step_slot {
     int64_t step; /* over the session's life, from 1; 0: empty */
     td_batch batch;
     td_source *source; /* whom to give the batch back to; NULL: the caller's own */
-    td_served_batch served;
+    td_served_fields served;
     const td_field *own_fields; /* the batch's, where the slot has made more of them */
     int32_t n_own_fields;
     bool has_batch;
@@ -170,8 +171,8 @@ struct td_session {
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t to_device_bytes[TD_PARITIES][2], to_host_bytes[TD_PARITIES][2]; /* the plan's formula at these extents; of a
                                                                              * micro-batch that ends no window, and one that does */
-    int64_t parity_samples[TD_PARITIES];
-    int64_t *extents;                      /* of the step being admitted */
+    td_remote_place places[TD_PARITIES];                                    /* of a job's micro-batches */
+    int64_t *extents;                                                       /* of the step being admitted */
     td_store_entry **store_entries;        /* per value: its entry or replica, or NULL */
     const float *losses[TD_PARITIES];      /* the loss of each parity on the host; NULL: no training */
     const int64_t *overflows[TD_PARITIES]; /* what is not finite (graph/ops/overflow.c); NULL: nobody looks */
@@ -183,6 +184,8 @@ struct td_session {
     bool inline_lane;         /* one lane and nothing else: the caller's thread runs it */
 
     td_step_slot slots[TD_STEP_SLOTS];
+    td_served_window served[TD_STEP_SLOTS]; /* of the last windows that have begun */
+    int64_t served_windows;
     int64_t admitted, completed; /* micro-batches over the session's life */
     td_batch_ahead ahead;
     td_window_so_far window;

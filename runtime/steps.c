@@ -8,26 +8,41 @@
 #include "base/record.h"
 #include "runtime/steps.h"
 
-void td_slot_release_batch(td_step_slot *slot)
+void td_slot_drop_fields(td_step_slot *slot)
 {
     if (slot->has_batch && slot->own_fields) {
         slot->batch.fields = slot->own_fields;
         slot->batch.n_fields = slot->n_own_fields;
     }
     slot->own_fields = NULL;
+}
+
+void td_slot_release_batch(td_step_slot *slot)
+{
+    td_slot_drop_fields(slot);
     if (slot->has_batch && slot->source)
         slot->source->release(slot->source->self, &slot->batch);
     slot->has_batch = false;
 }
 
-/* Keys and places of served tables, of the ids of the slot's batch. */
+/* Keys of served tables, of the ids of the slot's window, and places of its batch's own. */
 static td_status *fill_served(td_session *session, td_step_slot *slot)
 {
-    if (!session->plan->n_keys || slot->own_fields)
+    const td_plan *plan = session->plan;
+    const td_batch *batch = &slot->batch;
+    const bool alone = !batch->n_window;
+    if (!plan->n_keys || slot->own_fields)
         return NULL;
-    slot->own_fields = slot->batch.fields;
-    slot->n_own_fields = slot->batch.n_fields;
-    return td_served_batch_fill(&slot->served, session->plan, &slot->batch);
+    if (alone && slot->micro)
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "a job's micro-batches must say what window they are of (td_batch.window)");
+    session->served_windows += !slot->micro;
+    td_served_window *window = &session->served[session->served_windows % TD_STEP_SLOTS];
+    if (!slot->micro)
+        TD_TRY(td_served_window_fill(window, plan, alone ? batch : batch->window, alone ? 1 : batch->n_window));
+    slot->own_fields = batch->fields;
+    slot->n_own_fields = batch->n_fields;
+    return td_served_extend(&slot->served, window, plan, &slot->batch, alone ? 0 : batch->window_at);
 }
 
 td_status *td_session_admit(td_session *session, td_step_slot *slot)
@@ -80,9 +95,10 @@ static float loss_of(const td_session *session, int32_t parity)
 
 void td_session_drop_batch(td_session *session, const td_batch *batch, double wait_data_s)
 {
-    session->window.micro_batches += batch->window_batches ? batch->window_batches : 1;
-    session->window.samples += batch->window_batches ? batch->window_samples : batch->samples;
-    session->window.wait_data_s += wait_data_s;
+    td_window_so_far *window = &session->window;
+    window->micro_batches = batch->window_batches ? batch->window_batches : window->micro_batches + 1;
+    window->samples = batch->window_batches ? batch->window_samples : window->samples + batch->samples;
+    window->wait_data_s += wait_data_s;
 }
 
 void td_session_count_in_window(td_session *session, const td_step_slot *slot)
@@ -92,13 +108,15 @@ void td_session_count_in_window(td_session *session, const td_step_slot *slot)
     if (!slot->micro)
         *window = (td_window_so_far){.begin_s = slot->begin_s};
     td_session_drop_batch(session, &slot->batch, slot->wait_data_s);
-    window->loss += (double)loss_of(session, (int32_t)(slot->step % TD_PARITIES)) * (double)(slot->counted - before);
+    if (!slot->batch.window_batches)
+        window->loss +=
+            (double)loss_of(session, (int32_t)(slot->step % TD_PARITIES)) * (double)(slot->counted - before);
 }
 
 /* The mean over the window's samples. */
 static float window_loss(const td_session *session, const td_step_slot *slot)
 {
-    if (!slot->micro || !slot->counted) /* alone, or the mean of all workers already */
+    if (!slot->micro || !slot->counted || slot->batch.window_batches) /* alone, or the window's mean already */
         return loss_of(session, (int32_t)(slot->step % TD_PARITIES));
     return (float)(session->window.loss / (double)slot->counted);
 }

@@ -16,6 +16,8 @@ static inline td_step_slot *td_slot_of(td_session *session, int64_t step)
     return &session->slots[step % TD_STEP_SLOTS];
 }
 
+/* The batch has the fields again that it came with. */
+void td_slot_drop_fields(td_step_slot *slot);
 /* Gives the slot's batch back to its source. */
 void td_slot_release_batch(td_step_slot *slot);
 /* `slot` has its batch and its place in a window. On failure the micro-batch never existed; its batch is released. */

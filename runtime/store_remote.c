@@ -187,7 +187,7 @@ td_status *td_store_count_remote(const td_store *store)
 
 td_status *td_store_clear_remote(td_store *store)
 {
-    if (store->remote && store->remote->worker != 0)
+    if (store->remote && !store->remote->leads)
         return NULL; /* the first worker loads for all */
     for (int32_t i = 0; i < store->n_entries; i++)
         if (store->entries[i].is_remote && store->entries[i].is_parameter)

@@ -1,18 +1,18 @@
-/* rank_sum: values summed over the workers of a distributed job, in their order. Made by the planner (partition/exchange.c) of
- * all gradients at once. The first input is the loss, of which it makes the mean over all samples.
+/* rank_sum: values summed over the replicas of a distributed job, in their order. Made by the planner (partition/exchange.c) of
+ * all gradients at once. The first input is the loss, of which it makes the mean over the window.
  *
- * Dense values are summed element by element. Of a row-sparse one a row is the sum over the workers that have it, so the result
+ * Dense values are summed element by element. Of a row-sparse one a row is the sum over the replicas that have it, so the result
  * has room for the rows of all. The runtime runs it through the job (runtime/remote.h). */
 #include "graph/op.h"
 
 static const td_attr_spec attrs[] = {
     {.name = "outputs", .type = TD_ATTR_INT, .required = true, .help = "as many as inputs"},
-    {.name = "workers", .type = TD_ATTR_INT, .required = true, .help = "how many there are"},
+    {.name = "replicas", .type = TD_ATTR_INT, .required = true, .help = "how many there are"},
     {0}};
 
 static td_status *infer(td_infer *infer)
 {
-    const int64_t workers = td_attr_int(infer->attrs, infer->n_attrs, "workers", 1);
+    const int64_t replicas = td_attr_int(infer->attrs, infer->n_attrs, "replicas", 1);
     if (infer->n_inputs != infer->n_outputs)
         return TD_SHAPE_ERROR(infer, "%d inputs, %d outputs", infer->n_inputs, infer->n_outputs);
     for (int32_t i = 0; i < infer->n_inputs; i++) {
@@ -23,7 +23,7 @@ static td_status *infer(td_infer *infer)
         if (in->kind != TD_ROW_SPARSE)
             continue;
         const int64_t rows = td_dim_capacity(infer->graph, in->shape.dims[0]);
-        const int64_t room = workers * td_dim_capacity(infer->graph, in->entries);
+        const int64_t room = replicas * td_dim_capacity(infer->graph, in->entries);
         infer->outputs[i].entries = td_dim_constant(room < rows ? room : rows);
     }
     return NULL;
@@ -40,7 +40,7 @@ static void cost(const td_kernel_call *call, td_cost *out)
 
 const td_op td_op_rank_sum = {
     .name = "rank_sum",
-    .summary = "sums over the workers of a distributed job, in their order",
+    .summary = "sums over the replicas of a distributed job, in their order",
     .inputs = {{"x", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
     .outputs = {{"sum", TD_PORT_VARIADIC}},
     .attrs = attrs,

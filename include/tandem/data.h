@@ -45,10 +45,17 @@ typedef struct td_batch {
     int32_t n_fields;
     const td_field *fields;
     void *owner; /* the source's own */
-    /* In a distributed job, of the window that this batch is one worker's part of: samples and batches of all workers, and the
-     * samples of those before this one. Zeros: the batch stands alone. A worker for which a window has no batch gets one of 0
-     * samples, and index is that of the window's last. */
+    /* In a distributed job, of the window that this batch is a part of: samples and batches of all replicas, and the samples of
+     * the batches before this one. Zeros: the batch stands alone. A replica for which a window has no batch gets one of 0
+     * samples. */
     int64_t window_samples, window_batches, window_before;
+    /* And which part it is: of which of the job's replicas, which of that replica's, from 0; whether it is that replica's last;
+     * and all batches of the window that are this worker's, which one of those this is, and how many they are. `window` is
+     * read until the first of them has begun. */
+    int32_t replica, micro;
+    bool ends_replica;
+    const struct td_batch *window;
+    int32_t window_at, n_window;
     bool unused; /* of a released batch: a run only looked at it, to see where a window ends */
 } td_batch;
 

@@ -34,6 +34,7 @@ typedef struct td_job td_job;
 typedef struct td_job_options {
     int32_t servers;      /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
     int32_t spares;       /* the last ranks: they do nothing until one takes the place of a rank that is lost */
+    int32_t replicas;     /* of a window, a multiple of the workers, who run as many of them each; 0: one each */
     bool recover;         /* a rank that is lost does not end the job: see td_job_go_on */
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
     double notice_s;      /* so long a silence is worth a warning; 0: 2 */
@@ -43,8 +44,8 @@ typedef struct td_job_options {
 
 /* Whether mpirun, or another launcher of MPI, started this process. */
 bool td_job_is_wanted(void);
-/* Every rank of the job calls it. Errors: TD_UNSUPPORTED without MPI; TD_INVALID_ARGUMENT: ranks that disagree, or no rank left
- * to work. */
+/* Every rank of the job calls it. Errors: TD_UNSUPPORTED without MPI; TD_INVALID_ARGUMENT: ranks that disagree, no rank left to
+ * work, or replicas that cannot be shared out evenly. */
 td_status *td_job_open(const td_job_options *options, td_job **out_job) TD_MUST_USE;
 /* Waits for the others and finalizes MPI; with an error it tells them that and why this rank ends. False: MPI was not finalized,
  * and the process must leave by _exit. *out_told: a rank that speaks before this one (the first worker's, then the lowest) knows
@@ -78,6 +79,9 @@ int32_t td_job_workers(const td_job *job);
 int32_t td_job_servers(const td_job *job);
 int32_t td_job_worker(const td_job *job); /* which one this rank is; -1: it only serves */
 int32_t td_job_server(const td_job *job); /* -1: it only works */
+/* Replicas of a window, and which worker runs one of them. */
+int32_t td_job_replicas(const td_job *job);
+int32_t td_job_replica_worker(const td_job *job, int32_t replica);
 /* "worker 0", "server 1", "worker and server 2", "workers 0, 2", "spare": of any rank. */
 const char *td_job_role(const td_job *job, int32_t rank);
 const char *td_job_host(const td_job *job, int32_t rank);
