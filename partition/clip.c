@@ -1,6 +1,7 @@
 /* Pass: clipping by the norm of all gradients together (td_train_options.clip_norm). Each parameter's gradient gets a sum of its
  * squares where it is, "<parameter>/squares"; one node, "clip", makes the factor and the norm of all sums; "<parameter>/clip"
- * scales, and its result is what the update reads. The norm becomes the last of the plan's outputs. */
+ * scales, and its result is what the update reads. The norm becomes the last of the plan's outputs. Of served tables the owners tell
+ * the squares, and they scale (exchange.c, update.c). */
 #include <string.h>
 
 #include "base/memory.h"
@@ -55,15 +56,22 @@ static td_status *clip(clipping *c, double clip_norm)
     c->inputs[0] = (td_value){graph, plan->divisor >= 0 ? plan->divisor : plan->seed};
     for (int32_t i = 0; i < c->n; i++) {
         const td_value gradient = {graph, plan->gradients[c->parameters[i]]};
-        TD_TRY(add_node(c, c->parameters[i], "squares", "gradient_squares", &gradient, 1, &c->inputs[1 + i]));
+        const td_plan_served *served = td_plan_served_of(plan, c->parameters[i]);
+        if (served && plan->offers)
+            c->inputs[1 + i] = (td_value){graph, served->squares};
+        else
+            TD_TRY(add_node(c, c->parameters[i], "squares", "gradient_squares", &gradient, 1, &c->inputs[1 + i]));
     }
     const td_attr attrs[1] = {TD_FLOAT("clip_norm", clip_norm)};
     td_graph_add(graph, "clip_factor", "clip", c->inputs, 1 + c->n, attrs, 1, outputs, 2);
     if (graph->failed)
         return td_graph_check(graph);
+    plan->clip_factor = outputs[0].id;
     for (int32_t i = 0; i < c->n; i++) {
         td_value clipped;
         const td_value inputs[2] = {{graph, plan->gradients[c->parameters[i]]}, outputs[0]};
+        if (plan->offers && td_plan_served_of(plan, c->parameters[i]))
+            continue;
         TD_TRY(add_node(c, c->parameters[i], "clip", "clip_gradient", inputs, 2, &clipped));
         plan->gradients[c->parameters[i]] = clipped.id;
     }

@@ -2,7 +2,10 @@
  * that live here, in the order of the parameters' names, and whoever reads them reads its results. Gradients of served tables
  * are left out: their owners sum them (serve.c).
  *
- * It takes part in every micro-batch, for its loss, and in a replica's last, for its gradients; its results are there in the
+ * Where an update waits for something about all gradients (clipping, steps that may be left out), "ps/offer" takes those of served
+ * tables to their owners and brings back their squares.
+ *
+ * The sum takes part in every micro-batch, for its loss, and in a replica's last, for its gradients; its results are there in the
  * window's last (window.c). */
 #include <string.h>
 
@@ -50,25 +53,53 @@ static td_status *add_sum(exchange *e, int32_t replicas)
     return NULL;
 }
 
-static td_status *check_options(const td_train_options *options, int32_t replicas)
+/* Served tables: their owners tell the squares of the sums that they have been offered. After the sum, on every rank, so that no
+ * two of them wait for each other. */
+static td_status *add_offer(exchange *e)
 {
-    if (options->clip_norm > 0 && options->serve_embedding && replicas > 1)
-        return TD_ERROR(TD_UNSUPPORTED,
-                        "train.clip_norm is not there for tables that are served to several workers; it is for "
-                        "offload.embedding: none or cpu");
-    if (options->on_nan == TD_NAN_SKIP)
-        return TD_ERROR(TD_UNSUPPORTED,
-                        "train.on_nan: skip is not there for several workers; without it the job stops");
-    if (options->precision == TD_MIXED_FP16)
-        return TD_ERROR(TD_UNSUPPORTED, "train.precision: fp16 is not there for several workers; bf16 and fp32 are");
-    return NULL;
+    enum { INPUTS = 3 };
+    td_plan *plan = e->plan;
+    td_graph *graph = plan->graph;
+    td_value *inputs = NULL, *squares = NULL;
+    int32_t n = 0;
+    td_status *status = TD_NEW(inputs, INPUTS * plan->n_served + 1);
+    if (!status)
+        status = TD_NEW(squares, plan->n_served + 1);
+    for (int32_t t = 0; t < plan->n_served && !status; t++) {
+        const td_plan_served *served = &plan->served[t];
+        if (plan->gradients[served->parameter] < 0)
+            continue;
+        inputs[INPUTS * n] = (td_value){graph, served->parameter};
+        inputs[INPUTS * n + 1] = (td_value){graph, plan->gradients[served->parameter]};
+        inputs[INPUTS * n + 2] = (td_value){graph, plan->keys[served->keys].value};
+        n++;
+    }
+    const td_attr outputs = TD_INT("outputs", n);
+    if (!status && n)
+        td_graph_add(graph, "ps_offer", "ps/offer", inputs, INPUTS * n, &outputs, 1, squares, n);
+    if (!status && graph->failed)
+        status = td_graph_check(graph);
+    if (!status && n)
+        graph->nodes[graph->n_nodes - 1].after = plan->loss;
+    for (int32_t t = 0, k = 0; t < plan->n_served && !status; t++)
+        if (plan->gradients[plan->served[t].parameter] >= 0)
+            plan->served[t].squares = squares[k++].id;
+    plan->offers = n > 0;
+    td_free(inputs);
+    td_free(squares);
+    return status;
+}
+
+/* What is done with gradients depends on all of them. */
+static bool decides(const td_train_options *options)
+{
+    return options->clip_norm > 0 || options->on_nan == TD_NAN_SKIP || options->precision == TD_MIXED_FP16;
 }
 
 td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
 {
     if (!plan->training || !plan->in_job)
         return NULL;
-    TD_TRY(check_options(request->options, plan->all_replicas));
     exchange e = {.plan = plan};
     td_status *status = TD_NEW(e.inputs, plan->n_gradients + 2);
     if (!status)
@@ -78,6 +109,8 @@ td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
     plan->graph->phase = TD_BACKWARD;
     if (!status)
         status = add_sum(&e, plan->all_replicas);
+    if (!status && decides(request->options))
+        status = add_offer(&e);
     plan->graph->phase = TD_FORWARD;
     td_free(e.inputs);
     td_free(e.outputs);

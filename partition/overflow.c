@@ -90,8 +90,13 @@ static td_status *collect_looks(looks *l, bool clipped)
 {
     td_graph *graph = l->plan->graph;
     for (int32_t v = 0; v < l->plan->n_gradients; v++) {
+        const td_plan_served *served = td_plan_served_of(l->plan, v);
         if (l->plan->gradients[v] < 0)
             continue;
+        if (served && l->plan->offers) {
+            TD_TRY(add_look(l, served->squares, v));
+            continue;
+        }
         if (!clipped) {
             TD_TRY(look_at(l, l->plan->gradients[v], v));
             continue;
@@ -116,7 +121,7 @@ static int compare_looks(const void *a, const void *b, void *context)
     return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
-/* *out: the flag of a look; with clipping what was collected is one. */
+/* *out: the flag of a look; with clipping, and of served tables, what was collected is one. */
 static td_status *add_flag(looks *l, int64_t index, bool clipped, td_value *out)
 {
     td_graph *graph = l->plan->graph;
@@ -124,7 +129,7 @@ static td_status *add_flag(looks *l, int64_t index, bool clipped, td_value *out)
     const td_value gradient = {graph, at->value};
     int64_t same = 0;
     *out = gradient;
-    if (clipped)
+    if (clipped || (l->plan->offers && td_plan_served_of(l->plan, at->parameter)))
         return NULL;
     for (int64_t i = 0; i < index; i++)
         same += l->items[i].parameter == at->parameter;

@@ -122,7 +122,8 @@ static td_status *start(td_plan *plan, const td_plan_site *sites, int32_t n_site
     plan->host = request->host_site;
     plan->standard = request->default_site;
     plan->loss = request->loss;
-    plan->seed = plan->random = plan->micro = plan->divisor = plan->speculate = plan->sample_extent = -1;
+    plan->seed = plan->random = plan->micro = plan->divisor = plan->speculate = plan->sample_extent =
+        plan->clip_factor = -1;
     plan->replicas = plan->all_replicas = plan->most_accumulated = 1;
     plan->training = request->loss >= 0;
     plan->random_seed = request->options->seed;

@@ -148,6 +148,7 @@ typedef struct td_plan_served {
     int32_t keys;      /* of plan->keys */
     int32_t parameter; /* its value, while the plan is built */
     int32_t group;     /* the optimizer; -1: it is not trained here */
+    int32_t squares;   /* of its gradients, while the plan is built; -1: nobody asks */
     bool hashed;
     td_hash_options hash; /* without its pattern */
 } td_plan_served;
@@ -244,6 +245,8 @@ struct td_plan {
     int32_t n_keys;
     td_plan_served *served;
     int32_t n_served;
+    bool offers;         /* gradients of served tables go to their owners before it is known whether they are used */
+    int32_t clip_factor; /* value, while the plan is built; -1: gradients are not clipped */
     bool pipelined, early_lookup;
     double plan_s, bound_s;
     char **idle_rules; /* a remark for each placement rule that matches nothing */
@@ -309,7 +312,9 @@ static inline int32_t td_copied_to(const td_node *node)
 int32_t td_plan_root(const td_plan *plan, int32_t value);
 /* Whether two roots may hold the same bytes. */
 bool td_plan_overlap(const td_plan *plan, int32_t a, int32_t b);
-/* serve.c: frees what is known of served tables. */
+/* serve.c: the served table of a parameter; NULL: it lives here. */
+td_plan_served *td_plan_served_of(const td_plan *plan, int32_t parameter);
+/* Frees what is known of served tables. */
 void td_plan_drop_served(td_plan *plan);
 bool td_op_is_lookup(const td_op *op);
 /* tables.c: whether an op reads or writes input `port` by rows alone, and which input then holds the ids of the rows that it

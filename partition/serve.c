@@ -64,8 +64,11 @@ static td_status *list_tables(td_plan *plan, const td_train_options *options)
         if (!hash && !options->serve_embedding)
             continue;
         td_plan_served *served = &plan->served[plan->n_served++];
-        *served = (td_plan_served){
-            .name = td_strdup(graph->values[v].name), .parameter = v, .group = -1, .hashed = hash != NULL};
+        *served = (td_plan_served){.name = td_strdup(graph->values[v].name),
+                                   .parameter = v,
+                                   .group = -1,
+                                   .squares = -1,
+                                   .hashed = hash != NULL};
         if (hash)
             served->hash = *hash;
         served->hash.match = NULL;
@@ -268,6 +271,14 @@ td_status *td_pass_serve(td_plan *plan, const td_plan_request *request)
     TD_TRY(check_options(request->options, request->alone));
     TD_TRY(list_tables(plan, request->options));
     return plan->n_served ? serve(plan) : NULL;
+}
+
+td_plan_served *td_plan_served_of(const td_plan *plan, int32_t parameter)
+{
+    for (int32_t t = 0; t < plan->n_served; t++)
+        if (plan->served[t].parameter == parameter)
+            return &plan->served[t];
+    return NULL;
 }
 
 void td_plan_drop_served(td_plan *plan)

@@ -144,24 +144,30 @@ static td_status *choose_push(td_plan *plan, int32_t parameter, int32_t gradient
     return coefficients_of(plan, group, false, &coefficients);
 }
 
-/* One node for all served tables: a window's gradients travel together. */
+/* One node for all served tables: a window's gradients travel together, or what becomes of those that the owners have. */
 static td_status *add_push(td_plan *plan)
 {
-    enum { INPUTS = 4 };
+    enum { MOST_INPUTS = 4 };
     td_graph *graph = plan->graph;
     td_value *inputs = NULL;
     int32_t n = 0;
-    TD_TRY(TD_NEW(inputs, INPUTS * plan->n_served + 1));
+    TD_TRY(TD_NEW(inputs, MOST_INPUTS * plan->n_served + 1));
+    if (plan->offers)
+        inputs[n++] = plan->clip_factor < 0 ? TD_NO_VALUE : (td_value){graph, plan->clip_factor};
     for (int32_t t = 0; t < plan->n_served; t++) {
         const td_plan_served *served = &plan->served[t];
         if (served->group < 0)
             continue;
         inputs[n++] = (td_value){graph, served->parameter};
-        inputs[n++] = (td_value){graph, plan->gradients[served->parameter]};
-        inputs[n++] = (td_value){graph, plan->keys[served->keys].value};
+        if (!plan->offers) {
+            inputs[n++] = (td_value){graph, plan->gradients[served->parameter]};
+            inputs[n++] = (td_value){graph, plan->keys[served->keys].value};
+        }
         inputs[n++] = (td_value){graph, plan->groups[served->group].coefficients};
     }
-    if (n)
+    if (plan->offers)
+        td_graph_add(graph, "ps_apply", "ps/apply", inputs, n, NULL, 0, NULL, 0);
+    else if (n)
         td_graph_add(graph, "ps_push", "ps/push", inputs, n, NULL, 0, NULL, 0);
     td_free(inputs);
     return graph->failed ? td_graph_check(graph) : NULL;

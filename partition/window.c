@@ -21,7 +21,7 @@ static bool reads_sum(const td_plan *plan, const td_node *node)
         if (producer < 0)
             continue;
         const td_op *op = plan->graph->nodes[producer].op;
-        if (plan->nodes[producer].once || op->flags & TD_OP_KEEPS || is_op(op, "rank_sum"))
+        if (plan->nodes[producer].once || op->flags & TD_OP_KEEPS || is_op(op, "rank_sum") || is_op(op, "ps_offer"))
             return true;
     }
     return false;
@@ -36,7 +36,7 @@ td_status *td_pass_window(td_plan *plan, const td_plan_request *request)
     TD_TRY(td_graph_order(plan->graph, &order));
     for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
         const td_node *node = &plan->graph->nodes[order[i]];
-        bool remote = node->op->flags & TD_OP_REMOTE;
+        bool remote = node->op->flags & TD_OP_REMOTE && !is_op(node->op, "ps_apply");
         plan->nodes[order[i]].once = !remote && (node->phase == TD_UPDATE || reads_sum(plan, node));
         plan->nodes[order[i]].first = is_op(node->op, "ps_pull");
     }

@@ -320,10 +320,12 @@ static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_
     return bytes;
 }
 
+/* `answers`: room for each server's, [servers, n]; NULL: they do not answer. */
 static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n, const td_remote_place *place,
-                             td_round *r)
+                             td_round *r, bool offers, td_exact *answers)
 {
     enum { ALIGNED = 8 };
+    const uint64_t ends = answers ? TD_OFFER_ENDS : 0;
     int64_t bytes =
         job->servers * (n * (int64_t)(sizeof(td_wire_part) + TD_COEFFICIENTS * sizeof(float)) + (int64_t)ALIGNED);
     char *out = NULL;
@@ -336,16 +338,26 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
         r->questions[s] = (td_parcel){
             .peer = job->server_ranks[s],
-            .kind = TD_ASK_PUSH,
+            .kind = offers ? TD_ASK_OFFER : TD_ASK_PUSH,
             .number = td_job_next_question(job),
-            .words = {(uint64_t)job->pushed + 1, (uint64_t)n, (uint64_t)place->replica, td_record_current.step},
+            .words = {(uint64_t)job->pushed + 1, (uint64_t)n, (uint64_t)place->replica | ends, td_record_current.step},
             .data = out,
             .bytes = length,
             .buffer = place->ends_window ? &job->rooms[TD_ROOM_PUSH] : NULL};
+        if (answers) {
+            r->answers[s] = (td_parcel){.peer = job->server_ranks[s],
+                                        .kind = td_reply_of(TD_ASK_OFFER),
+                                        .number = r->questions[s].number,
+                                        .data = answers + (int64_t)s * n,
+                                        .bytes = n * (int64_t)sizeof *answers};
+            td_comm_receive(job->comm, &r->answers[s]);
+        }
         td_comm_send(job->comm, &r->questions[s]);
         out += (length + ALIGNED - 1) / ALIGNED * ALIGNED;
     }
     r->under_way = true;
+    for (int32_t s = 0; s < job->servers && answers; s++)
+        TD_TRY(td_comm_wait(job->comm, &r->answers[s]));
     job->pushed += place->ends_window;
     return NULL;
 }
@@ -368,9 +380,66 @@ static td_status *push(void *self, const td_remote_part *parts, int32_t n, const
     if (!n)
         return NULL;
     TD_TRY(begin_round(job, n, &job->pushing));
-    td_status *status = push_round(job, parts, n, place, &job->pushing);
+    td_status *status = push_round(job, parts, n, place, &job->pushing, false, NULL);
     record_push(job, parts, n, from);
     return status;
+}
+
+/* ---- offers -------------------------------------------------------------------------------------------------------------------- */
+
+static td_status *offer(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place,
+                        td_exact *const *out_squares)
+{
+    td_job *job = self;
+    td_exact *answers = NULL;
+    const uint64_t from = td_record_begin();
+    TD_TRY(begin_round(job, n, &job->pushing));
+    td_status *status = place->ends_window ? TD_NEW(answers, (int64_t)job->servers * n) : NULL;
+    if (!status)
+        status = push_round(job, parts, n, place, &job->pushing, true, answers);
+    for (int32_t p = 0; p < n && answers && !status; p++) {
+        td_exact_clear(out_squares[p]);
+        for (int32_t s = 0; s < job->servers; s++)
+            td_exact_add_sum(out_squares[p], &answers[(int64_t)s * n + p]);
+        (void)td_exact_round(out_squares[p]); /* moves the carries up: then equal sums are equal words */
+    }
+    td_free(answers);
+    record_push(job, parts, n, from);
+    return status;
+}
+
+/* What becomes of the window offered last: the first worker tells for all, who have come to the same. */
+static td_status *decide(td_job *job, bool forgotten, float factor, const float *coefficients, int64_t n)
+{
+    uint32_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    for (int32_t s = 0; s < job->servers && job->worker == 0; s++) {
+        td_parcel word = {.peer = job->server_ranks[s],
+                          .kind = TD_ASK_DECIDE,
+                          .number = td_job_next_question(job),
+                          .words = {(uint64_t)job->pushed, forgotten, bits},
+                          .data = (void *)(uintptr_t)coefficients,
+                          .bytes = n * TD_COEFFICIENTS * (int64_t)sizeof *coefficients};
+        td_comm_send(job->comm, &word);
+        TD_TRY(td_comm_wait(job->comm, &word));
+    }
+    return NULL;
+}
+
+static td_status *apply(void *self, const td_remote_part *parts, int32_t n, float factor)
+{
+    float *coefficients = NULL;
+    TD_TRY(TD_NEW(coefficients, n * TD_COEFFICIENTS));
+    for (int32_t p = 0; p < n; p++)
+        memcpy(coefficients + p * TD_COEFFICIENTS, parts[p].coefficients, TD_COEFFICIENTS * sizeof *coefficients);
+    td_status *status = decide(self, false, factor, coefficients, n);
+    td_free(coefficients);
+    return status;
+}
+
+static td_status *forget(void *self)
+{
+    return decide(self, true, 0, NULL, 0);
 }
 
 /* ---- rows in and out ------------------------------------------------------------------------------------------------------------- */
@@ -474,6 +543,9 @@ void td_client_fill(td_job *job)
                               .add_table = add_table,
                               .pull = pull,
                               .push = push,
+                              .offer = offer,
+                              .apply = apply,
+                              .forget = forget,
                               .sum = td_client_sum,
                               .read = read_rows,
                               .write = write_rows,

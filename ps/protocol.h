@@ -17,6 +17,9 @@ enum {
     TD_ASK_PULL,     /* words: parts, begin; bytes: parts, keys. Answer: rows */
     TD_ASK_PUSH,     /* words: window, parts, replica, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
                         No answer */
+    TD_ASK_OFFER, /* as TD_ASK_PUSH, the words' third with TD_OFFER_ENDS in a worker's last one of a window: answered with the
+                        squares of each part's sum when all are there */
+    TD_ASK_DECIDE, /* words: window, whether it is forgotten, the factor's bits; bytes: coefficients of each part. No answer */
     TD_ASK_READ,     /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
     TD_ASK_WRITE,    /* words: table, array, n; bytes: keys, rows. Answered empty */
     TD_ASK_CLEAR,    /* words: table. Answered empty */
@@ -29,6 +32,8 @@ enum {
 
 /* Replies: td_reply_of(kind) by number; and what workers tell each other. */
 enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE, TD_TELL_RECORD, TD_TELL_CLOCK };
+
+#define TD_OFFER_ENDS (UINT64_C(1) << 32)
 
 static inline uint32_t td_reply_of(uint32_t kind)
 {

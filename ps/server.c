@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/exact.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/record.h"
@@ -28,7 +29,11 @@ struct td_server {
     uint32_t step;                     /* of the training, of the window applied last, while workers record; else 0 */
     td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each replica's, or NULL */
     td_request *parked;                /* pulls that wait */
-    td_fold fold;
+    td_fold *folds;                    /* of each part of a window */
+    int64_t n_folds, folds_capacity;
+    bool weighed;  /* the next window's sums are in `folds`, and it is yet to be decided what becomes of them */
+    float *scaled; /* a part's rows times the factor */
+    int64_t scaled_capacity;
     td_buffer answer; /* of pulls and reads */
     td_job_served served;
     td_profiler *profiler; /* of a rank that only serves; NULL: nobody asked for one */
@@ -71,7 +76,10 @@ void td_server_destroy(td_server *server)
         td_comm_free_request(server->comm, request);
     }
     td_profiler_destroy(server->profiler);
-    td_fold_deinit(&server->fold);
+    for (int64_t i = 0; i < server->n_folds; i++)
+        td_fold_deinit(&server->folds[i]);
+    td_free(server->folds);
+    td_free(server->scaled);
     td_free(server->shards);
     td_comm_buffer_free(server->comm, &server->answer);
     td_free(server);
@@ -259,45 +267,157 @@ static td_status *check_push(const td_server *server, const td_request *request)
 }
 
 /* One table's gradients of all replicas: the first that has rows begins, the others are added in order. */
-static td_status *apply_table(td_server *server, td_request *const *pushes, int64_t i)
+static td_status *fold_part(const td_server *server, td_request *const *pushes, int64_t i, td_fold *fold)
 {
-    td_fold_rows rows, more;
-    const float *coefficients = NULL, *theirs = NULL;
-    const td_wire_part *part = pushes[0]->data;
-    td_shard *shard = server->shards[part[i].table];
+    td_fold_rows rows;
+    const float *coefficients = NULL;
     locate(server, pushes[0], i, &rows, &coefficients);
-    td_fold_begin(&server->fold, &rows);
+    td_fold_begin(fold, &rows);
     for (int32_t r = 1; r < server->replicas; r++) {
-        locate(server, pushes[r], i, &more, &theirs);
-        TD_TRY(td_fold_add(&server->fold, &more));
+        locate(server, pushes[r], i, &rows, &coefficients);
+        TD_TRY(td_fold_add(fold, &rows));
     }
-    rows = td_fold_result(&server->fold);
-    return td_shard_push(shard, rows.keys, rows.n, rows.rows, coefficients);
+    return NULL;
 }
 
-static td_status *apply(td_server *server)
+static td_status *fold_window(td_server *server, td_request *const *pushes)
 {
-    td_request **pushes = server->pushes[(server->applied + 1) % MOST_WINDOWS];
     const int64_t parts = (int64_t)pushes[0]->words[1];
-    const uint64_t from = td_record_begin();
+    for (int32_t r = 0; r < server->replicas; r++)
+        if ((int64_t)pushes[r]->words[1] != parts || pushes[r]->kind != pushes[0]->kind)
+            return TD_ERROR(TD_INTERNAL, "workers push different tables");
+    for (; server->n_folds < parts; server->n_folds++) {
+        TD_TRY(td_grow(&server->folds, &server->folds_capacity, server->n_folds, sizeof *server->folds));
+        server->folds[server->n_folds] = (td_fold){0};
+    }
+    for (int64_t i = 0; i < parts; i++)
+        TD_TRY(fold_part(server, pushes, i, &server->folds[i]));
+    return NULL;
+}
+
+static td_status *update(td_server *server, td_request *const *pushes)
+{
+    const td_wire_part *part = pushes[0]->data;
+    for (int64_t i = 0; i < (int64_t)pushes[0]->words[1]; i++) {
+        td_fold_rows first, rows = td_fold_result(&server->folds[i]);
+        const float *coefficients = NULL;
+        locate(server, pushes[0], i, &first, &coefficients);
+        TD_TRY(td_shard_push(server->shards[part[i].table], rows.keys, rows.n, rows.rows, coefficients));
+    }
+    return NULL;
+}
+
+/* The window is over, whatever became of it. */
+static void end_window(td_server *server, td_request **pushes, uint64_t from)
+{
     uint64_t bytes = 0;
-    td_status *status = NULL;
     server->step = (uint32_t)pushes[0]->words[3];
-    for (int32_t r = 0; r < server->replicas && !status; r++)
-        if ((int64_t)pushes[r]->words[1] != parts)
-            status = TD_ERROR(TD_INTERNAL, "workers push different tables");
-    for (int64_t i = 0; i < parts && !status; i++)
-        status = apply_table(server, pushes, i);
     for (int32_t r = 0; r < server->replicas; r++) {
         bytes += (uint64_t)pushes[r]->bytes;
         td_comm_free_request(server->comm, pushes[r]);
         pushes[r] = NULL;
     }
+    server->weighed = false;
     server->applied++;
     td_record_end(TD_RECORD_APPLY, 0, server->step, from, bytes);
     if (server->profiler)
         td_profiler_follow(server->profiler, server->step);
+}
+
+static td_request **next_window(td_server *server)
+{
+    return server->pushes[(server->applied + 1) % MOST_WINDOWS];
+}
+
+static td_status *apply(td_server *server)
+{
+    td_request **pushes = next_window(server);
+    const uint64_t from = td_record_begin();
+    td_status *status = fold_window(server, pushes);
+    if (!status)
+        status = update(server, pushes);
+    end_window(server, pushes, from);
     return status;
+}
+
+/* ---- offers: sums first, updates when it is decided --------------------------------------------------------------------------- */
+
+static td_status *tell_squares(td_server *server, const td_request *request, const td_exact *squares, int64_t n)
+{
+    const int64_t bytes = n * (int64_t)sizeof *squares;
+    void *out = NULL;
+    TD_TRY(room_for_answer(server, request, bytes, &out));
+    memcpy(out, squares, (size_t)bytes);
+    return answer(server, request, 0, 0, bytes);
+}
+
+/* Sums up, and tells each worker the squares of all parts. */
+static td_status *weigh(td_server *server)
+{
+    td_request **pushes = next_window(server);
+    const int64_t parts = (int64_t)pushes[0]->words[1];
+    td_exact *squares = NULL;
+    TD_TRY(fold_window(server, pushes));
+    TD_TRY(TD_NEW(squares, parts + 1));
+    for (int64_t i = 0; i < parts; i++) {
+        const td_fold_rows rows = td_fold_result(&server->folds[i]);
+        td_exact_clear(&squares[i]);
+        td_sum_squares_rows(rows.rows, rows.n, rows.dim, &squares[i]);
+    }
+    server->weighed = true;
+    td_status *status = NULL;
+    for (int32_t r = 0; r < server->replicas && !status; r++)
+        if (pushes[r]->words[2] & TD_OFFER_ENDS)
+            status = tell_squares(server, pushes[r], squares, parts);
+    td_free(squares);
+    return status;
+}
+
+/* A part's rows times the factor, in memory that lasts until the next ones. */
+static td_status *scale(td_server *server, td_fold_rows *rows, float factor)
+{
+    const int64_t n = rows->n * rows->dim;
+    if (n > server->scaled_capacity) {
+        td_free(server->scaled);
+        server->scaled_capacity = 0;
+        TD_TRY(TD_NEW(server->scaled, n));
+        server->scaled_capacity = n;
+    }
+    for (int64_t i = 0; i < n; i++)
+        server->scaled[i] = factor * rows->rows[i];
+    rows->rows = server->scaled;
+    return NULL;
+}
+
+static td_status *use(td_server *server, td_request *const *pushes, const td_request *request)
+{
+    const uint32_t bits = (uint32_t)request->words[2];
+    const float *coefficients = request->data;
+    const td_wire_part *part = pushes[0]->data;
+    float factor;
+    memcpy(&factor, &bits, sizeof factor);
+    if (request->bytes != (int64_t)pushes[0]->words[1] * TD_COEFFICIENTS * (int64_t)sizeof(float))
+        return TD_ERROR(TD_INTERNAL, "coefficients of %" PRId64 " bytes for %" PRId64 " parts", request->bytes,
+                        (int64_t)pushes[0]->words[1]);
+    for (int64_t i = 0; i < (int64_t)pushes[0]->words[1]; i++) {
+        td_fold_rows rows = td_fold_result(&server->folds[i]);
+        TD_TRY(scale(server, &rows, factor));
+        TD_TRY(td_shard_push(server->shards[part[i].table], rows.keys, rows.n, rows.rows,
+                             coefficients + i * TD_COEFFICIENTS));
+    }
+    return NULL;
+}
+
+static td_status *decide(td_server *server, const td_request *request)
+{
+    td_request **pushes = next_window(server);
+    const uint64_t from = td_record_begin();
+    if (!server->weighed || (int64_t)request->words[0] != server->applied + 1)
+        return TD_ERROR(TD_INTERNAL, "window %" PRId64 " is decided while %" PRId64 " are applied",
+                        (int64_t)request->words[0], server->applied);
+    td_status *status = request->words[1] ? NULL : use(server, pushes, request);
+    end_window(server, pushes, from);
+    return status ? status : answer_parked(server);
 }
 
 static bool is_complete(const td_server *server)
@@ -306,13 +426,13 @@ static bool is_complete(const td_server *server)
     for (int32_t r = 0; r < server->replicas; r++)
         if (!pushes[r])
             return false;
-    return true;
+    return !server->weighed;
 }
 
 /* Takes the request. */
 static td_status *push(td_server *server, td_request *request)
 {
-    const int64_t window = (int64_t)request->words[0], replica = (int64_t)request->words[2];
+    const int64_t window = (int64_t)request->words[0], replica = (int64_t)(request->words[2] & ~TD_OFFER_ENDS);
     td_status *status = check_push(server, request);
     bool expected = replica >= 0 && replica < server->replicas && window > server->applied &&
                     window <= server->applied + MOST_WINDOWS;
@@ -326,8 +446,9 @@ static td_status *push(td_server *server, td_request *request)
     server->pushes[window % MOST_WINDOWS][replica] = request;
     server->served.pushes++;
     while (!status && is_complete(server)) {
-        status = apply(server);
-        if (!status)
+        const bool offered = next_window(server)[0]->kind == TD_ASK_OFFER;
+        status = offered ? weigh(server) : apply(server);
+        if (!status && !offered)
             status = answer_parked(server);
     }
     return status;
@@ -439,8 +560,11 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     case TD_ASK_TABLE:
         return make_shard(server, request);
     case TD_ASK_PUSH:
+    case TD_ASK_OFFER:
         *out_taken = true;
         return push(server, request);
+    case TD_ASK_DECIDE:
+        return decide(server, request);
     case TD_ASK_LEAVE:
         server->left++;
         return NULL;

@@ -8,6 +8,7 @@
 #ifndef TANDEM_RUNTIME_REMOTE_H
 #define TANDEM_RUNTIME_REMOTE_H
 
+#include "base/exact.h"
 #include "optim/rule.h"
 #include "tandem/graph.h"
 #include "tandem/plan.h"
@@ -60,6 +61,14 @@ struct td_remote {
     /* A replica's gradients of a window; owners fold the replicas' in their order and update when all are there. Once per window
      * and replica, at its last micro-batch. */
     td_status *(*push)(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place);
+    /* The same, but owners only sum, until they are told what for. *out_squares[i]: of the sum of part i, all its squares, there
+     * after the window's last micro-batch. */
+    td_status *(*offer)(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place,
+                        td_exact *const *out_squares);
+    /* Owners update by what a window has offered, times the factor: parts have tables and coefficients. */
+    td_status *(*apply)(void *self, const td_remote_part *parts, int32_t n, float factor);
+    /* Or they forget it. */
+    td_status *(*forget)(void *self);
     /* outputs[i] = the sum of inputs[i] over the replicas, in their order; those without samples are left out. The first input
      * is the loss, f32 [1], of which the mean over all micro-batches is taken, by weight. Called in every micro-batch; the
      * other inputs are read in a replica's last one, the outputs are there after the window's. */

@@ -198,7 +198,7 @@ td_status *td_served_extend(td_served_fields *fields, const td_served_window *wi
 
 /* ---- remote ops -------------------------------------------------------------------------------------------------------------- */
 
-enum { PULL_INPUTS = 2, PUSH_INPUTS = 4 };
+enum { PULL_INPUTS = 2, PUSH_INPUTS = 4, OFFER_INPUTS = 3, APPLY_INPUTS = 2 };
 
 static td_status *pull(const td_plan *plan, const td_kernel_call *call, const int32_t *tables)
 {
@@ -241,41 +241,74 @@ static td_status *put_in_order(td_remote_part *part, const td_tensor *gradient, 
     return status;
 }
 
-static td_status *push_parts(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+/* Parts of a call that has so many inputs for each table: table, gradient, keys, then perhaps coefficients. */
+static td_status *fill_parts(const td_kernel_call *call, int32_t stride, const int32_t *tables,
                              const td_remote_place *place, td_remote_part *parts, ordered *in_order)
 {
-    const int32_t n = call->n_inputs / PUSH_INPUTS;
-    for (int32_t t = 0; t < n; t++) {
-        const td_tensor *inputs = &call->inputs[PUSH_INPUTS * t];
-        parts[t] = (td_remote_part){.table = tables[PUSH_INPUTS * t],
+    static const float none[TD_COEFFICIENTS] = {0};
+    for (int32_t t = 0; t < call->n_inputs / stride; t++) {
+        const td_tensor *inputs = &call->inputs[stride * t];
+        parts[t] = (td_remote_part){.table = tables[stride * t],
                                     .n = place->samples ? *(const int64_t *)inputs[1].count : 0,
                                     .keys = inputs[2].data,
                                     .places = inputs[1].index,
                                     .gradients = inputs[1].data,
-                                    .coefficients = inputs[3].data};
+                                    .coefficients = stride > OFFER_INPUTS ? inputs[3].data : none};
         TD_TRY(put_in_order(&parts[t], &inputs[1], &in_order[t]));
     }
-    return plan->remote->push(plan->remote->self, parts, n, place);
+    return NULL;
 }
 
-static td_status *push(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+static td_status *send_parts(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place,
+                             const td_remote_part *parts, int32_t n)
+{
+    td_exact **squares = NULL;
+    const td_remote *remote = plan->remote;
+    if (!call->n_outputs)
+        return remote->push(remote->self, parts, n, place);
+    TD_TRY(TD_NEW(squares, n));
+    for (int32_t t = 0; t < n; t++)
+        squares[t] = call->outputs[t].data;
+    td_status *status = remote->offer(remote->self, parts, n, place, squares);
+    td_free(squares);
+    return status;
+}
+
+/* ps_push, ps_offer: a replica's gradients. */
+static td_status *push(const td_plan *plan, const td_kernel_call *call, int32_t stride, const int32_t *tables,
                        const td_remote_place *place)
 {
     td_remote_part *parts = NULL;
     ordered *in_order = NULL;
-    const int32_t n = call->n_inputs / PUSH_INPUTS;
+    const int32_t n = call->n_inputs / stride;
     if (!place->ends_replica)
         return NULL;
     td_status *status = TD_NEW(parts, n);
     if (!status)
         status = TD_NEW(in_order, n);
     if (!status)
-        status = push_parts(plan, call, tables, place, parts, in_order);
+        status = fill_parts(call, stride, tables, place, parts, in_order);
+    if (!status)
+        status = send_parts(plan, call, place, parts, n);
     for (int32_t t = 0; in_order && t < n; t++) {
         td_free(in_order[t].places);
         td_free(in_order[t].gradients);
     }
     td_free(in_order);
+    td_free(parts);
+    return status;
+}
+
+static td_status *apply(const td_plan *plan, const td_kernel_call *call, const int32_t *tables)
+{
+    td_remote_part *parts = NULL;
+    const int32_t n = call->n_inputs / APPLY_INPUTS;
+    const float *factor = call->inputs[0].kind == TD_NONE ? NULL : call->inputs[0].data;
+    TD_TRY(TD_NEW(parts, n));
+    for (int32_t t = 0; t < n; t++)
+        parts[t] = (td_remote_part){.table = tables[1 + APPLY_INPUTS * t],
+                                    .coefficients = call->inputs[2 + APPLY_INPUTS * t].data};
+    td_status *status = plan->remote->apply(plan->remote->self, parts, n, factor ? *factor : 1);
     td_free(parts);
     return status;
 }
@@ -286,7 +319,11 @@ td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const 
     if (strcmp(call->op, "ps_pull") == 0)
         return pull(plan, call, tables);
     if (strcmp(call->op, "ps_push") == 0)
-        return push(plan, call, tables, place);
+        return push(plan, call, PUSH_INPUTS, tables, place);
+    if (strcmp(call->op, "ps_offer") == 0)
+        return push(plan, call, OFFER_INPUTS, tables, place);
+    if (strcmp(call->op, "ps_apply") == 0)
+        return apply(plan, call, tables);
     return plan->remote->sum(plan->remote->self, call->inputs, (td_tensor *)(uintptr_t)call->outputs, call->n_inputs,
                              place);
 }

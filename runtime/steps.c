@@ -222,6 +222,13 @@ td_status *td_session_settle_held(td_session *session, const td_step_slot *slot,
     td_status *why = overflow ? td_session_settle_overflow(session, slot->step, &skip)
                               : td_session_explain_nonfinite(session, slot->step, &lasting);
     session->broken = session->broken || lasting;
+    if (skip && !session->broken && session->plan->offers) {
+        td_status *status = session->plan->remote->forget(session->plan->remote->self);
+        if (status) {
+            td_status_destroy(why);
+            return status;
+        }
+    }
     if (!skip || session->broken)
         return why;
     if (session->plan->most_skipped && session->skipped_in_row + 1 >= session->plan->most_skipped)

@@ -1,12 +1,18 @@
 /* Ops on tables that other ranks own: ps_pull brings the rows that a window names, ps_push takes their gradients to the owners,
  * who update. Made by the planner (partition/serve.c); they name all served tables at once, so a window's ids travel once.
  *
+ * Where something must be known of all gradients before any is used (their norm, whether they are finite), ps_push is two ops:
+ * ps_offer takes the gradients to the owners and brings back the sum of squares of each table's sum, without rounding
+ * (graph/ops/clip.c); ps_apply has the owners scale them and update.
+ *
  * `keys` are the window's distinct ids of a table, ascending. The rows come in their order, into room for as many as there may be, and lookups
  * read them by place. So the gradient of a table is the row-sparse gradient of its pulled rows, by place among the keys. The runtime runs both through
  * the job (runtime/remote.h); there is no kernel, and no reference: what is far away is not a function of the arguments. */
+#include "base/exact.h"
 #include "graph/op.h"
 
-enum { PULL_INPUTS = 2, PUSH_INPUTS = 4 };
+enum { PULL_INPUTS = 2, PUSH_INPUTS = 4, OFFER_INPUTS = 3, APPLY_INPUTS = 2 };
+enum { SUM_WORDS = sizeof(td_exact) / sizeof(int64_t) };
 
 static const td_attr_spec pull_attrs[] = {
     {.name = "outputs", .type = TD_ATTR_INT, .required = true, .help = "how many tables"}, {0}};
@@ -98,4 +104,64 @@ const td_op td_op_ps_push = {
     .infer = push_infer,
     .no_gradient = "it is an update",
     .cost = push_cost,
+};
+
+static const td_attr_spec offer_attrs[] = {
+    {.name = "outputs", .type = TD_ATTR_INT, .required = true, .help = "how many tables"}, {0}};
+
+static td_status *offer_infer(td_infer *infer)
+{
+    if (infer->n_inputs != OFFER_INPUTS * infer->n_outputs)
+        return TD_SHAPE_ERROR(infer, "%d inputs do not make %d tables", infer->n_inputs, infer->n_outputs);
+    for (int32_t t = 0; t < infer->n_outputs; t++) {
+        TD_TRY(require_table(infer, OFFER_INPUTS * t, OFFER_INPUTS * t + 2));
+        TD_TRY(td_infer_require(infer, OFFER_INPUTS * t + 1, TD_ROW_SPARSE, TD_F32));
+        infer->outputs[t] = (td_type){.kind = TD_DENSE, .dtype = TD_I64, .shape = TD_SHAPE(SUM_WORDS)};
+        infer->outputs[t].entries = td_dim_constant(0);
+    }
+    return NULL;
+}
+
+static void offer_cost(const td_kernel_call *call, td_cost *out)
+{
+    *out = (td_cost){0};
+    for (int32_t i = 0; i < call->n_inputs; i += OFFER_INPUTS)
+        out->bytes_read += (double)td_tensor_bytes(&call->inputs[i + 1]);
+}
+
+const td_op td_op_ps_offer = {
+    .name = "ps_offer",
+    .summary = "gradients of pulled rows, to their owners, who sum them and tell the squares",
+    .inputs = {{"table", TD_PORT_NO_GRADIENT},
+               {"gradient", TD_PORT_NO_GRADIENT},
+               {"keys", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
+    .repeats = OFFER_INPUTS,
+    .outputs = {{"squares", TD_PORT_VARIADIC}},
+    .attrs = offer_attrs,
+    .flags = TD_OP_INTERNAL | TD_OP_HOST_ONLY | TD_OP_REMOTE,
+    .infer = offer_infer,
+    .no_gradient = "it is part of an update",
+    .cost = offer_cost,
+};
+
+static td_status *apply_infer(td_infer *infer)
+{
+    if (infer->inputs[0].kind != TD_NONE)
+        TD_TRY(td_infer_require(infer, 0, TD_DENSE, TD_F32));
+    for (int32_t i = 1; i < infer->n_inputs; i += APPLY_INPUTS)
+        if (infer->inputs[i + 1].kind != TD_SCALAR)
+            return TD_SHAPE_ERROR(infer, "coefficients must be a scalar");
+    return NULL;
+}
+
+const td_op td_op_ps_apply = {
+    .name = "ps_apply",
+    .summary = "the owners' update by the gradients that they were offered, times a factor",
+    .inputs = {{"factor", TD_PORT_OPTIONAL | TD_PORT_NO_GRADIENT},
+               {"table", TD_PORT_WRITES},
+               {"coefficients", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
+    .repeats = APPLY_INPUTS,
+    .flags = TD_OP_INTERNAL | TD_OP_HOST_ONLY | TD_OP_REMOTE,
+    .infer = apply_infer,
+    .no_gradient = "it is an update",
 };
