@@ -492,6 +492,9 @@ static td_status *report(job *j)
                           .config = td_config_origin(j->config),
                           .run = j->run};
     json_t *json = NULL;
+    summary.pulls = j->distributed.job && td_plan_served_table(j->training.plan, 0, &(td_plan_served_summary){0});
+    if (summary.pulls)
+        TD_TRY(td_job_staleness(j->distributed.job, summary.staleness));
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = write_json(j->run, "summary.json", json_incref(json));
     if (!status && j->talk)

@@ -110,32 +110,39 @@ static td_status *normalise_sections(td_config *config)
     return NULL;
 }
 
-/* "optimizer: {ratio: 0.6}" becomes "optimizer: cpu" and "ratio: 0.6" beside it. */
-static td_status *split_ratio(td_config_node *offload)
+/* A key that may be a map of one number: "optimizer: {ratio: 0.6}" becomes "optimizer: cpu" and "ratio: 0.6" beside it. */
+typedef struct split_key {
+    const char *section, *key, *number, *text, *rule;
+} split_key;
+static const split_key split_keys[] = {
+    {"offload", "optimizer", "ratio", "cpu", "offload.optimizer is none, cpu, auto or {ratio: 0.6}"},
+    {"ps", "consistency", "stale", "stale", "ps.consistency is sync, async or {stale: 2}"}};
+
+static td_status *split(td_config_node *section, const split_key *s)
 {
-    td_config_node *optimizer =
-        offload && offload->kind == TD_NODE_MAP ? td_config_node_child(offload, "optimizer") : NULL;
-    if (!optimizer || optimizer->kind != TD_NODE_MAP)
+    td_config_node *key = section && section->kind == TD_NODE_MAP ? td_config_node_child(section, s->key) : NULL;
+    if (!key || key->kind != TD_NODE_MAP)
         return NULL;
-    td_config_node *ratio = td_config_node_child(optimizer, "ratio");
-    if (!ratio || optimizer->n_children != 1 || ratio->kind != TD_NODE_SCALAR)
-        return TD_NODE_ERROR(optimizer, "offload.optimizer is none, cpu, auto or {ratio: 0.6}");
-    if (td_config_node_child(offload, "ratio"))
-        return TD_NODE_ERROR(ratio, "offload.ratio is given twice; remove one");
-    (void)td_config_node_take(optimizer, 0);
-    td_status *status = set_text(optimizer, "cpu");
+    td_config_node *number = td_config_node_child(key, s->number);
+    if (!number || key->n_children != 1 || number->kind != TD_NODE_SCALAR)
+        return TD_NODE_ERROR(key, "%s", s->rule);
+    if (td_config_node_child(section, s->number))
+        return TD_NODE_ERROR(number, "%s.%s is given twice; remove one", s->section, s->number);
+    (void)td_config_node_take(key, 0);
+    td_status *status = set_text(key, s->text);
     if (status) {
-        td_config_node_destroy(ratio);
+        td_config_node_destroy(number);
         return status;
     }
-    optimizer->kind = TD_NODE_SCALAR;
-    return td_config_node_append(offload, "ratio", ratio);
+    key->kind = TD_NODE_SCALAR;
+    return td_config_node_append(section, s->number, number);
 }
 
 td_status *td_config_normalise(td_config *config)
 {
     TD_TRY(normalise_sections(config));
-    TD_TRY(split_ratio(td_config_node_at(config->root, "offload")));
+    for (size_t i = 0; i < sizeof split_keys / sizeof *split_keys; i++)
+        TD_TRY(split(td_config_node_at(config->root, split_keys[i].section), &split_keys[i]));
     for (int32_t i = 0; i < td_config_key_count(); i++) {
         const td_config_key *key = td_config_key_at(i);
         td_config_node *node = key->type == TD_CONFIG_MAPS ? td_config_node_at(config->root, key->name) : NULL;

@@ -97,6 +97,10 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     TD_TRY(read_servers(root, &options.servers));
     if (td_section_given(root, "train.replicas"))
         options.replicas = (int32_t)td_section_int(root, "train.replicas");
+    const char *consistency = td_section_string(root, "ps.consistency");
+    options.ahead = !strcmp(consistency, "async")   ? TD_JOB_ASYNC
+                    : !strcmp(consistency, "stale") ? td_section_int(root, "ps.stale")
+                                                    : 0;
     TD_TRY(fingerprint(config, &options.fingerprint));
     td_status *status = td_job_open(&options, &out->job);
     must_leave = status != NULL; /* MPI may have started, and is not finalized */

@@ -92,6 +92,18 @@ static json_t *loss_scale_json(const td_training *training)
                      "last_overflow_step", (json_int_t)training->overflowed_step);
 }
 
+/* How many pulls were 0, 1, ... windows behind, up to the most that one was. */
+static json_t *staleness_json(const td_summary *summary)
+{
+    json_t *pulls = json_array();
+    int32_t most = 0;
+    for (int32_t i = 0; i < TD_JOB_STALENESS; i++)
+        most = summary->staleness[i] ? i : most;
+    for (int32_t i = 0; i <= most; i++)
+        json_array_append_new(pulls, json_integer(summary->staleness[i]));
+    return pulls;
+}
+
 td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 {
     td_training *training = summary->training;
@@ -121,6 +133,8 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
         (json_int_t)counters.missed, "resting", (json_int_t)counters.resting, "early_lookup", early_json(&counters),
         "ledger", ledger, "parameters_checksum", text, "seed",
         (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
+    if (*out_json && summary->pulls)
+        json_object_set_new(*out_json, "staleness", staleness_json(summary));
     return *out_json ? NULL
                      : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
 }
@@ -172,6 +186,24 @@ static void print_result(const td_summary *summary, FILE *stream)
     fputc('\n', stream);
     print_skipped(summary->training, stream);
     print_speculation(&summary->training->counters, stream);
+}
+
+static void print_staleness(const td_summary *summary, FILE *stream)
+{
+    int64_t all = 0;
+    int32_t most = 0;
+    for (int32_t i = 0; i < TD_JOB_STALENESS; i++) {
+        all += summary->staleness[i];
+        most = summary->staleness[i] ? i : most;
+    }
+    if (!summary->pulls || !most)
+        return;
+    fputs("  pulls were behind the slowest worker's updates by", stream);
+    for (int32_t i = 0; i <= most; i++)
+        if (summary->staleness[i])
+            fprintf(stream, "%s %d%s: %.1f %%", i ? "," : "", i, i == TD_JOB_STALENESS - 1 ? " or more" : "",
+                    100 * (double)summary->staleness[i] / (double)all);
+    fputc('\n', stream);
 }
 
 static bool has_accelerator(const td_training *training)
@@ -229,6 +261,7 @@ td_status *td_summary_print(const td_summary *summary, FILE *stream)
 {
     print_result(summary, stream);
     print_step(summary, stream);
+    print_staleness(summary, stream);
     print_memory(summary, stream);
     TD_TRY(td_ledger_print(summary->training->plan, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);

@@ -7,6 +7,7 @@
 
 #include "cli/evaluation.h"
 #include "cli/training.h"
+#include "tandem/job.h"
 
 typedef struct td_summary {
     td_training *training;
@@ -16,6 +17,9 @@ typedef struct td_summary {
     const char *single_name; /* that device */
     const char *config;      /* the configuration's path */
     const char *run;         /* folder */
+    /* Of a job with served tables: pulls by how many windows they were behind (td_job_staleness). */
+    bool pulls;
+    int64_t staleness[TD_JOB_STALENESS];
 } td_summary;
 
 /* The document of summary.json. */

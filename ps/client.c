@@ -222,6 +222,7 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
                           &questions));
     TD_TRY(room_for_rows(job, parts, n, &answers));
     const bool spreads = answers != parts[0].rows;
+    const int64_t ahead = begin ? job->options.ahead : 0, needed = job->pushed > ahead ? job->pushed - ahead : 0;
     for (int32_t s = 0; s < job->servers; s++) {
         int64_t answer = 0;
         const int64_t question = write_pull(job, parts, n, &r->stretches[s * n], questions, &answer);
@@ -232,14 +233,15 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
                                     .data = answers,
                                     .bytes = answer,
                                     .buffer = spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
-        r->questions[s] = (td_parcel){.peer = job->server_ranks[s],
-                                      .kind = TD_ASK_PULL,
-                                      .number = number,
-                                      .words = {(uint64_t)n, begin, [TD_WORD_APPLIED] = (uint64_t)job->pushed},
-                                      .data = questions,
-                                      .bytes = question,
-                                      .buffer = &job->rooms[TD_ROOM_PULL_KEYS],
-                                      .answer = &r->answers[s]};
+        r->questions[s] =
+            (td_parcel){.peer = job->server_ranks[s],
+                        .kind = TD_ASK_PULL,
+                        .number = number,
+                        .words = {(uint64_t)n, begin, (uint64_t)job->pushed, [TD_WORD_APPLIED] = (uint64_t)needed},
+                        .data = questions,
+                        .bytes = question,
+                        .buffer = &job->rooms[TD_ROOM_PULL_KEYS],
+                        .answer = &r->answers[s]};
         td_comm_receive(job->comm, &r->answers[s]);
         td_comm_send(job->comm, &r->questions[s]);
         questions += question;
@@ -533,6 +535,20 @@ static td_status *checksum(void *self, int32_t table, uint64_t *out_sum)
     return about_table(self, TD_ASK_CHECKSUM, table, out_sum);
 }
 
+td_status *td_job_staleness(td_job *job, int64_t out_pulls[TD_JOB_STALENESS])
+{
+    int64_t one[TD_JOB_STALENESS];
+    memset(out_pulls, 0, TD_JOB_STALENESS * sizeof *out_pulls);
+    for (int32_t s = 0; s < job->servers; s++) {
+        td_parcel question = {.kind = TD_ASK_STALENESS};
+        td_parcel answer = {.data = one, .bytes = sizeof one};
+        TD_TRY(ask(job, s, &question, &answer));
+        for (int32_t i = 0; i < TD_JOB_STALENESS; i++)
+            out_pulls[i] += one[i];
+    }
+    return NULL;
+}
+
 void td_client_fill(td_job *job)
 {
     job->remote = (td_remote){.self = job,
@@ -540,6 +556,7 @@ void td_client_fill(td_job *job)
                               .own = td_job_own_replicas(job),
                               .first = td_job_first_replica(job),
                               .leads = job->worker == 0,
+                              .may_be_stale = job->options.ahead != 0,
                               .add_table = add_table,
                               .pull = pull,
                               .push = push,

@@ -72,7 +72,7 @@ static td_status *start_service(td_job *job)
         return NULL;
     /* a spare serves no table, and learns as servers do when the work is done */
     TD_TRY(td_server_create(job->comm, job->server < 0 ? 0 : job->server, job->servers, job->workers, job->replicas,
-                            &job->serving));
+                            job->options.ahead != 0, &job->serving));
     if (job->worker < 0)
         return NULL; /* td_job_serve */
     if (td_thread_create(&job->service, service_main, job) != 0)
@@ -97,8 +97,7 @@ td_job_served td_job_count_served(const td_job *job)
 static void release_worker(td_job *job, td_comm *comm)
 {
     td_client_release(job, comm);
-    td_rank_sum_destroy(job->sum);
-    job->sum = NULL;
+    td_job_release_sums(job);
     td_free(job->replica_worker);
     job->replica_worker = NULL;
     td_free(job->tables);

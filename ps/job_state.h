@@ -63,7 +63,8 @@ struct td_job {
     atomic_llong stops_at;
     td_round pulling, pushing;
     td_buffer rooms[TD_ROOMS];
-    td_rank_sum *sum; /* NULL: none was made yet */
+    td_rank_sum *sums, *sum; /* windows under way; the one whose micro-batches run; NULL: none was made yet */
+    int64_t n_sums;
     /* server */
     td_server *serving;
     pthread_t service; /* of a colocated server */
@@ -102,6 +103,8 @@ bool td_job_runs(const td_job *job, int32_t replica);
 /* ---- sum.c ---- */
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
                          const td_remote_place *place) TD_MUST_USE;
-void td_rank_sum_destroy(td_rank_sum *sum);
+void td_job_release_sums(td_job *job);
+/* Windows that sums come late. */
+int64_t td_job_late(const td_job *job);
 
 #endif

@@ -14,20 +14,21 @@ enum { TD_WORD_APPLIED = 4 };
 enum {
     TD_ASK_TABLE =
         TD_REQUESTS, /* words: table; bytes: td_shard_definition with the whole table's rows. Answered empty */
-    TD_ASK_PULL,     /* words: parts, begin; bytes: parts, keys. Answer: rows */
+    TD_ASK_PULL,     /* words: parts, begin, windows pushed; bytes: parts, keys. Answer: rows */
     TD_ASK_PUSH,     /* words: window, parts, replica, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
                         No answer */
     TD_ASK_OFFER, /* as TD_ASK_PUSH, the words' third with TD_OFFER_ENDS in a worker's last one of a window: answered with the
                         squares of each part's sum when all are there */
     TD_ASK_DECIDE, /* words: window, whether it is forgotten, the factor's bits; bytes: coefficients of each part. No answer */
-    TD_ASK_READ,     /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
-    TD_ASK_WRITE,    /* words: table, array, n; bytes: keys, rows. Answered empty */
-    TD_ASK_CLEAR,    /* words: table. Answered empty */
-    TD_ASK_COUNT,    /* words: table. Answer: words rows */
-    TD_ASK_CHECKSUM, /* words: table. Answer: words sum */
-    TD_ASK_LEAVE,    /* a worker asks nothing more. No answer */
-    TD_ASK_RECORD,   /* words: number; bytes: folder of the recording. No answer */
-    TD_ASK_CLOCK     /* Answer: words the server's monotonic nanoseconds */
+    TD_ASK_READ,      /* words: table, array, cursor, most. Answer: words n, cursor; bytes: keys, rows */
+    TD_ASK_WRITE,     /* words: table, array, n; bytes: keys, rows. Answered empty */
+    TD_ASK_CLEAR,     /* words: table. Answered empty */
+    TD_ASK_COUNT,     /* words: table. Answer: words rows */
+    TD_ASK_CHECKSUM,  /* words: table. Answer: words sum */
+    TD_ASK_LEAVE,     /* a worker asks nothing more. No answer */
+    TD_ASK_RECORD,    /* words: number; bytes: folder of the recording. No answer */
+    TD_ASK_STALENESS, /* Answer: pulls by how many windows they were behind */
+    TD_ASK_CLOCK      /* Answer: words the server's monotonic nanoseconds */
 };
 
 /* Replies: td_reply_of(kind) by number; and what workers tell each other. */

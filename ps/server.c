@@ -25,11 +25,14 @@ struct td_server {
     int32_t index, servers, workers, replicas, left;
     td_shard **shards; /* by the workers' numbers of tables */
     int64_t n_shards, shards_capacity;
-    int64_t applied;                   /* windows */
-    uint32_t step;                     /* of the training, of the window applied last, while workers record; else 0 */
-    td_request **pushes[MOST_WINDOWS]; /* of the windows applied + 1, + 2: each replica's, or NULL */
-    td_request *parked;                /* pulls that wait */
-    td_fold *folds;                    /* of each part of a window */
+    int64_t applied;                     /* windows, of all replicas */
+    bool at_once;                        /* what a replica pushes is applied as it comes, by itself */
+    int64_t *clocks;                     /* of each replica then, its windows */
+    int64_t staleness[TD_JOB_STALENESS]; /* of pulls for training */
+    uint32_t step;                       /* of the training, of the window applied last, while workers record; else 0 */
+    td_request **pushes[MOST_WINDOWS];   /* of the windows applied + 1, + 2: each replica's, or NULL */
+    td_request *parked;                  /* pulls that wait */
+    td_fold *folds;                      /* of each part of a window */
     int64_t n_folds, folds_capacity;
     bool weighed;  /* the next window's sums are in `folds`, and it is yet to be decided what becomes of them */
     float *scaled; /* a part's rows times the factor */
@@ -42,7 +45,7 @@ struct td_server {
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
 td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, int32_t replicas,
-                            td_server **out_server)
+                            bool at_once, td_server **out_server)
 {
     td_server *server = NULL;
     *out_server = NULL;
@@ -51,6 +54,9 @@ td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32
     td_status *status = NULL;
     for (int32_t i = 0; i < MOST_WINDOWS && !status; i++)
         status = TD_NEW(server->pushes[i], replicas);
+    server->at_once = at_once;
+    if (!status)
+        status = TD_NEW(server->clocks, replicas);
     if (status) {
         td_server_destroy(server);
         return status;
@@ -76,6 +82,7 @@ void td_server_destroy(td_server *server)
         td_comm_free_request(server->comm, request);
     }
     td_profiler_destroy(server->profiler);
+    td_free(server->clocks);
     for (int64_t i = 0; i < server->n_folds; i++)
         td_fold_deinit(&server->folds[i]);
     td_free(server->folds);
@@ -201,6 +208,10 @@ static td_status *pull(td_server *server, const td_request *request)
         rows += part[i].n * shard->arrays[0].row_bytes;
     }
     server->served.pulls++;
+    if (request->words[1]) {
+        const int64_t behind = (int64_t)request->words[2] - server->applied;
+        server->staleness[behind < 0 ? 0 : behind < TD_JOB_STALENESS ? behind : TD_JOB_STALENESS - 1]++;
+    }
     td_status *status = answer(server, request, 0, 0, bytes);
     td_record_end(TD_RECORD_ANSWER, 0, server->step + 1, from, (uint64_t)bytes);
     return status;
@@ -429,9 +440,38 @@ static bool is_complete(const td_server *server)
     return !server->weighed;
 }
 
+/* A replica's push by itself. Takes the request. */
+static td_status *push_at_once(td_server *server, td_request *request)
+{
+    const int64_t window = (int64_t)request->words[0], replica = (int64_t)request->words[2];
+    const td_wire_part *part = request->data;
+    const uint64_t from = td_record_begin();
+    td_status *status = check_push(server, request);
+    if (!status && (replica < 0 || replica >= server->replicas || window != server->clocks[replica] + 1))
+        status = TD_ERROR(TD_INTERNAL, "replica %" PRId64 " pushes window %" PRId64 " out of turn", replica, window);
+    for (int64_t i = 0; !status && i < (int64_t)request->words[1]; i++) {
+        td_fold_rows rows;
+        const float *coefficients = NULL;
+        locate(server, request, i, &rows, &coefficients);
+        status = td_shard_push(server->shards[part[i].table], rows.keys, rows.n, rows.rows, coefficients);
+    }
+    if (!status) {
+        server->served.pushes++;
+        server->clocks[replica] = window;
+        server->applied = window;
+        for (int32_t r = 0; r < server->replicas; r++)
+            server->applied = server->clocks[r] < server->applied ? server->clocks[r] : server->applied;
+        td_record_end(TD_RECORD_APPLY, 0, (uint32_t)request->words[3], from, (uint64_t)request->bytes);
+    }
+    td_comm_free_request(server->comm, request);
+    return status ? status : answer_parked(server);
+}
+
 /* Takes the request. */
 static td_status *push(td_server *server, td_request *request)
 {
+    if (server->at_once)
+        return push_at_once(server, request);
     const int64_t window = (int64_t)request->words[0], replica = (int64_t)(request->words[2] & ~TD_OFFER_ENDS);
     td_status *status = check_push(server, request);
     bool expected = replica >= 0 && replica < server->replicas && window > server->applied &&
@@ -542,6 +582,14 @@ static td_status *answer_of_rows(td_server *server, const td_request *request)
     }
 }
 
+static td_status *answer_staleness(td_server *server, const td_request *request)
+{
+    void *out = NULL;
+    TD_TRY(room_for_answer(server, request, sizeof server->staleness, &out));
+    memcpy(out, server->staleness, sizeof server->staleness);
+    return answer(server, request, 0, 0, sizeof server->staleness);
+}
+
 /* ---- requests in turn -------------------------------------------------------------------------------------------------------- */
 
 /* Takes the request where *out_taken. */
@@ -571,6 +619,8 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     case TD_ASK_RECORD:
         begin_recording(server, request);
         return NULL;
+    case TD_ASK_STALENESS:
+        return answer_staleness(server, request);
     case TD_ASK_CLOCK:
         return answer(server, request, (uint64_t)td_clock_ns(), 0, 0);
     default:

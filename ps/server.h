@@ -9,7 +9,7 @@
 typedef struct td_server td_server;
 
 td_status *td_server_create(td_comm *comm, int32_t index, int32_t servers, int32_t workers, int32_t replicas,
-                            td_server **out_server) TD_MUST_USE;
+                            bool at_once, td_server **out_server) TD_MUST_USE;
 void td_server_destroy(td_server *server);
 /* Until all workers have left. An error is the job's, or fails it. */
 td_status *td_server_run(td_server *server) TD_MUST_USE;

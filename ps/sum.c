@@ -27,9 +27,12 @@ typedef struct contribution {
     int64_t samples;
 } contribution;
 
+/* One window under way. */
 struct td_rank_sum {
     td_job *job;
-    bool begun;         /* a window */
+    int64_t window;
+    int64_t weight; /* of all its micro-batches, once it is over */
+    bool begun;
     bool stops;         /* somebody was asked to, after this window */
     int32_t done;       /* of this worker's replicas */
     int64_t length;     /* elements of all dense gradients */
@@ -129,7 +132,7 @@ static td_status *make_room(td_rank_sum *s)
 /* Of what a replica sends to a worker. */
 static uint64_t number_of(const td_rank_sum *s, int32_t replica, int32_t to)
 {
-    const uint64_t n = (uint64_t)s->job->summed * (uint64_t)s->job->replicas + (uint64_t)replica;
+    const uint64_t n = (uint64_t)s->window * (uint64_t)s->job->replicas + (uint64_t)replica;
     return n * (uint64_t)s->job->workers + (uint64_t)to;
 }
 
@@ -158,7 +161,7 @@ static void expect(td_rank_sum *s)
 static td_status *begin_window(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n,
                                int32_t most_micro)
 {
-    s->job->summed++;
+    s->window = ++s->job->summed;
     td_comm_set_step(s->job->comm, s->job->first_step + s->job->summed);
     s->begun = true;
     s->stops = atomic_load(&s->job->asked_to_stop);
@@ -295,7 +298,7 @@ static void add_losses(const micro_loss *losses, int64_t n, double *sum, int64_t
     }
 }
 
-static void mean_loss(const td_rank_sum *s, float *out)
+static void mean_loss(td_rank_sum *s, float *out)
 {
     double sum = 0;
     int64_t weight = 0, n;
@@ -306,6 +309,7 @@ static void mean_loss(const td_rank_sum *s, float *out)
         add_losses((const micro_loss *)(const void *)(s->of[r].rows + sizeof n), n, &sum, &weight);
     }
     *out = (float)(sum / (double)weight);
+    s->weight = weight;
 }
 
 static const char *behind_losses(const char *rows)
@@ -404,11 +408,10 @@ static td_status *spread_sums(td_rank_sum *s)
         const int64_t begin = first_of(s, w), count = first_of(s, w + 1) - begin;
         if (w == job->worker)
             continue;
-        s->sums_in[w] = (td_parcel){.peer = job->worker_ranks[w],
-                                    .kind = TD_TELL_SUM,
-                                    .number = td_job_number(job, job->summed, w, job->worker)};
+        s->sums_in[w] = (td_parcel){
+            .peer = job->worker_ranks[w], .kind = TD_TELL_SUM, .number = td_job_number(job, s->window, w, job->worker)};
         s->sums_out[w] = s->sums_in[w];
-        s->sums_out[w].number = td_job_number(job, job->summed, job->worker, w);
+        s->sums_out[w].number = td_job_number(job, s->window, job->worker, w);
         s->sums_in[w].data = s->sum + begin;
         s->sums_in[w].bytes = count * (int64_t)sizeof(float);
         s->sums_out[w].data = s->sum + first;
@@ -461,16 +464,16 @@ static td_status *sum_up(td_rank_sum *s, const td_tensor *inputs, const td_tenso
     return NULL;
 }
 
-/* Every worker sees the same words of a window, so all know the same of it. */
+/* Every worker sees the same words of a window, and at the same place in its own, so all stop after the same one. */
 static void note_stop(const td_rank_sum *s)
 {
     if (s->stops && !atomic_load(&s->job->stops_at))
         atomic_store(&s->job->stops_at, s->job->summed);
 }
 
+/* Sums of a window that is over: of all its replicas, even if some of them are windows behind. */
 static td_status *end_window(td_rank_sum *s, const td_tensor *inputs, td_tensor *outputs, int32_t n)
 {
-    s->begun = false;
     if (s->job->replicas == 1)
         copy_alone(inputs, outputs, n);
     else
@@ -482,39 +485,112 @@ static td_status *end_window(td_rank_sum *s, const td_tensor *inputs, td_tensor 
     return NULL;
 }
 
-static td_status *take_part(td_rank_sum *s, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+/* ---- sums that come late --------------------------------------------------------------------------------------------------------- */
+
+/* No update: the first windows of a job whose sums come late. The loss is this worker's own. */
+static void nothing_yet(const td_rank_sum *s, td_tensor *outputs, int32_t n)
+{
+    double sum = 0;
+    int64_t weight = 0;
+    add_losses(s->losses, s->n_losses, &sum, &weight);
+    *(float *)outputs[0].data = weight ? (float)(sum / (double)weight) : 0;
+    for (int32_t i = 1; i < n; i++) {
+        if (is_sparse(&outputs[i]))
+            *(int64_t *)outputs[i].count = 0;
+        else
+            memset(outputs[i].data, 0, (size_t)td_tensor_elements(&outputs[i]) * sizeof(float));
+    }
+}
+
+/* The update divides by what this window weighs, the sums are of another. */
+static void match_weight(const td_rank_sum *s, td_tensor *outputs, int32_t n, int64_t weight)
+{
+    if (s->weight == weight || !s->weight)
+        return;
+    const float factor = (float)((double)weight / (double)s->weight);
+    for (int32_t i = 1; i < n; i++) {
+        int64_t count = td_tensor_elements(&outputs[i]);
+        if (is_sparse(&outputs[i]))
+            count = *(const int64_t *)outputs[i].count * row_elements(&outputs[i]);
+        for (int64_t k = 0; k < count; k++)
+            ((float *)outputs[i].data)[k] *= factor;
+    }
+}
+
+/* So many windows later than its own each worker takes a window's sums: no worker is further ahead of another. */
+int64_t td_job_late(const td_job *job)
+{
+    enum { ASYNC = 4 };
+    return job->options.ahead == TD_JOB_ASYNC ? ASYNC : job->options.ahead;
+}
+
+static td_status *finish(td_job *job, const td_rank_sum *now, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+                         int64_t weight)
+{
+    const int64_t late = job->replicas > 1 ? td_job_late(job) : 0;
+    if (now->window <= late) {
+        nothing_yet(now, outputs, n);
+        return NULL;
+    }
+    td_rank_sum *then = &job->sums[(now->window - late) % (late + 1)];
+    TD_TRY(end_window(then, inputs, outputs, n));
+    if (late)
+        match_weight(then, outputs, n, weight);
+    return NULL;
+}
+
+static td_status *take_part(td_job *job, const td_tensor *inputs, td_tensor *outputs, int32_t n,
                             const td_remote_place *place)
 {
+    td_rank_sum *s = job->sum;
     if (!s->begun)
         TD_TRY(begin_window(s, inputs, outputs, n, place->most_micro));
     TD_TRY(note_loss(s, &inputs[0], place));
     if (place->ends_replica)
         TD_TRY(contribute(s, inputs, n, place));
-    return place->ends_window ? end_window(s, inputs, outputs, n) : NULL;
+    if (!place->ends_window)
+        return NULL;
+    s->begun = false;
+    return finish(job, s, inputs, outputs, n, place->window_weight);
+}
+
+/* The window under way; made at the first. */
+static td_status *find_window(td_job *job)
+{
+    const int64_t late = job->replicas > 1 ? td_job_late(job) : 0;
+    if (job->sum && job->sum->begun)
+        return NULL;
+    if (!job->sums) {
+        TD_TRY(TD_NEW(job->sums, late + 1));
+        job->n_sums = late + 1;
+        for (int64_t i = 0; i <= late; i++)
+            job->sums[i].job = job;
+    }
+    job->sum = &job->sums[(job->summed + 1) % (late + 1)];
+    return NULL;
 }
 
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
                          const td_remote_place *place)
 {
     td_job *job = self;
-    if (!job->sum) {
-        TD_TRY(TD_NEW(job->sum, 1));
-        job->sum->job = job;
-    }
+    TD_TRY(find_window(job));
     const uint64_t from = td_record_begin();
-    td_status *status = take_part(job->sum, inputs, outputs, n, place);
+    td_status *status = take_part(job, inputs, outputs, n, place);
     if (place->ends_replica)
         td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
                       (uint64_t)(job->sum->rows_bytes + job->sum->length * (int64_t)sizeof(float)));
     return status;
 }
 
-void td_rank_sum_destroy(td_rank_sum *sum)
+void td_job_release_sums(td_job *job)
 {
-    if (!sum)
-        return;
-    td_row_order_deinit(&sum->order);
-    td_free(sum->losses);
-    td_free(sum->room);
-    td_free(sum);
+    for (int64_t i = 0; i < job->n_sums; i++) {
+        td_row_order_deinit(&job->sums[i].order);
+        td_free(job->sums[i].losses);
+        td_free(job->sums[i].room);
+    }
+    td_free(job->sums);
+    job->sums = job->sum = NULL;
+    job->n_sums = 0;
 }

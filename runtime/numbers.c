@@ -85,7 +85,8 @@ static void set_place(td_session *session, const td_step_slot *slot, int32_t par
                           .ends_replica = !batch->n_window || batch->ends_replica,
                           .ends_window = slot->ends_window,
                           .samples = batch->samples,
-                          .weight = batch->samples ? counted(session) : 0};
+                          .weight = batch->samples ? counted(session) : 0,
+                          .window_weight = slot->counted};
 }
 
 /* Gradients are divided by `by`. */

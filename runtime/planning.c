@@ -310,6 +310,18 @@ static td_status *check_delay(const td_train_options *options)
     return NULL;
 }
 
+/* What waits for all gradients of a window cannot be had while windows run ahead of each other. */
+static td_status *check_consistency(const td_train_options *options)
+{
+    const bool decides =
+        options->clip_norm > 0 || options->on_nan == TD_NAN_SKIP || options->precision == TD_MIXED_FP16;
+    if (!options->remote || !options->remote->may_be_stale || !decides)
+        return NULL;
+    return TD_ERROR(TD_UNSUPPORTED,
+                    "train.clip_norm, train.on_nan: skip and train.precision: fp16 wait for all gradients of a "
+                    "window: they need ps.consistency: sync");
+}
+
 td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *options, td_plan **out_plan)
 {
     *out_plan = NULL;
@@ -325,6 +337,7 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     TD_TRY(check_delay(options));
+    TD_TRY(check_consistency(options));
     TD_TRY(plan_graph(graph, &request, machine, out_plan));
     for (int64_t i = 0; i < (*out_plan)->n_idle_rules; i++)
         td_log(TD_LOG_WARNING, "placement: %s", (*out_plan)->idle_rules[i]);

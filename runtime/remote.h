@@ -46,6 +46,7 @@ typedef struct td_remote_place {
     int32_t most_micro;             /* micro-batches that a replica may have in any window */
     bool ends_replica, ends_window; /* the last of its replica; of this rank's part of the window */
     int64_t samples, weight;        /* of this micro-batch; 0: the replica has none in this window */
+    int64_t window_weight;          /* of all of the window's */
 } td_remote_place;
 
 struct td_remote {
@@ -53,6 +54,7 @@ struct td_remote {
     int32_t replicas, own; /* of a window; those that this rank runs */
     int32_t first;         /* the first of its own */
     bool leads;            /* this rank loads tables for all */
+    bool may_be_stale;     /* pulls need not have all updates, and sums come windows late */
     bool is_local;         /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
     /* Makes a table known, or finds it by its name; it must be the same one then. */
     td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);

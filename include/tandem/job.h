@@ -31,10 +31,15 @@ extern "C" {
 
 typedef struct td_job td_job;
 
+/* Of td_job_options.ahead. */
+#define TD_JOB_ASYNC INT64_MAX
+
 typedef struct td_job_options {
-    int32_t servers;      /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
-    int32_t spares;       /* the last ranks: they do nothing until one takes the place of a rank that is lost */
-    int32_t replicas;     /* of a window, a multiple of the workers, who run as many of them each; 0: one each */
+    int32_t servers;  /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
+    int32_t spares;   /* the last ranks: they do nothing until one takes the place of a rank that is lost */
+    int32_t replicas; /* of a window, a multiple of the workers, who run as many of them each; 0: one each */
+    int64_t
+        ahead; /* windows that a worker may be ahead of the slowest; 0: results are exact; TD_JOB_ASYNC: any number */
     bool recover;         /* a rank that is lost does not end the job: see td_job_go_on */
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
     double notice_s;      /* so long a silence is worth a warning; 0: 2 */
@@ -130,6 +135,11 @@ typedef struct td_job_served {
 } td_job_served;
 /* On a server, after its work. */
 td_job_served td_job_count_served(const td_job *job);
+
+enum { TD_JOB_STALENESS = 66 };
+/* Of all pulls for training that this job's servers have answered, how many were behind the pulling worker's own pushes by 0, 1,
+ * ... windows of the slowest replica; the last counts all beyond. Any worker, before it leaves. */
+td_status *td_job_staleness(td_job *job, int64_t out_pulls[TD_JOB_STALENESS]) TD_MUST_USE;
 
 /* ---- hash tables without a job ---- */
 
