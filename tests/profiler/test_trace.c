@@ -113,6 +113,56 @@ static void test_a_cut_file_is_read_up_to_the_cut(void **state)
     (void)unlink(path());
 }
 
+/* A file is read a piece at a time: chunks on both sides of pieces' ends, and one that is longer than a piece. */
+static void test_a_file_reads_like_its_bytes(void **state)
+{
+    (void)state;
+    enum { LONG = 3 << 20, EVENTS = 100000 };
+    td_trace_writer *writer = NULL;
+    td_trace *file = NULL, *memory = NULL;
+    char *data = NULL, *note = calloc(1, LONG + 16);
+    size_t bytes = 0;
+    td_record *records = calloc(EVENTS, sizeof *records);
+    const trace_clock clocks[] = {{0, 0, 0, 1}, {1000000000, 1000000000, 1000000000, 1}};
+    assert_true(note && records);
+    memcpy(note, "{\"note\":\"", 9);
+    memset(note + 9, 'x', LONG);
+    memcpy(note + 9 + LONG, "\"}", 3);
+    for (int i = 0; i < EVENTS; i++) /* of two threads, each in order, and together not */
+        records[i] = (td_record){.begin = (uint64_t)(i % (EVENTS / 2)) * 100,
+                                 .end = (uint64_t)(i % (EVENTS / 2)) * 100 + 60,
+                                 .id = (uint32_t)i,
+                                 .what = TD_RECORD_OP};
+    (void)unlink(path());
+    OK(td_trace_writer_open(path(), &writer));
+    for (int i = 0; i < 2; i++)
+        OK(td_trace_write(writer, TRACE_CLOCK, &clocks[i], sizeof clocks[i]));
+    for (uint32_t t = 0; t < 2; t++)
+        OK(td_trace_write_records(writer, t + 1, "lane", records + t * (EVENTS / 2), EVENTS / 2, 0));
+    OK(td_trace_write(writer, TRACE_INFO, note, strlen(note)));
+    OK(td_trace_writer_close(writer, 0));
+    OK(td_file_read(path(), &data, &bytes));
+    OK(td_trace_read(path(), &file));
+    OK(td_trace_parse(data, bytes, "memory", &memory));
+    assert_false(file->cut);
+    assert_int_equal(file->n_events, EVENTS);
+    assert_int_equal(memory->n_events, EVENTS);
+    assert_memory_equal(file->events, memory->events, EVENTS * sizeof *file->events);
+    for (int64_t i = 1; i < EVENTS; i++)
+        assert_true(file->events[i - 1].begin_ns <= file->events[i].begin_ns);
+    for (int64_t i = 0; i < EVENTS; i += 2) { /* the two threads by turns, each with its own */
+        assert_int_equal(file->events[i].id, i / 2);
+        assert_int_equal(file->events[i + 1].id, EVENTS / 2 + i / 2);
+    }
+    assert_int_equal(json_string_length(json_object_get(file->info, "note")), LONG);
+    td_trace_destroy(file);
+    td_trace_destroy(memory);
+    td_free(data);
+    free(note);
+    free(records);
+    (void)unlink(path());
+}
+
 static void test_a_changed_byte_ends_the_trace_there(void **state)
 {
     (void)state;
@@ -159,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_reads_what_was_written),
         cmocka_unit_test(test_the_bytes_of_a_fixed_run_are_fixed),
         cmocka_unit_test(test_a_cut_file_is_read_up_to_the_cut),
+        cmocka_unit_test(test_a_file_reads_like_its_bytes),
         cmocka_unit_test(test_a_changed_byte_ends_the_trace_there),
         cmocka_unit_test(test_what_is_no_trace_is_refused),
     };
