@@ -82,6 +82,25 @@ static void test_a_run_records_what_it_is_asked_for(void **state)
     unsetenv("TANDEM_PROFILE");
 }
 
+#if TANDEM_HAVE_ONEDNN
+/* The library's matrix products are made at first use, and again for the short last batch: within recorded ops. */
+static void test_kernels_that_are_made_anew_are_recorded(void **state)
+{
+    (void)state;
+    char *path = NULL;
+    td_trace *trace = NULL;
+    int64_t made = 0;
+    SUCCEED("train", "x.yaml", "--run", "anew", "--set", "cpu.gemm=library", "--set", "profile.steps=1-");
+    assert_null(td_trace_locate("anew", &path));
+    assert_null(td_trace_read(path, &trace));
+    for (int64_t i = 0; i < trace->n_events; i++)
+        made += trace->events[i].kind == TD_RECORD_PREPARE;
+    assert_true(made > 0);
+    td_trace_destroy(trace);
+    td_free(path);
+}
+#endif
+
 static void test_mistakes_are_named(void **state)
 {
     (void)state;
@@ -164,6 +183,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges_are_read),
         cmocka_unit_test(test_a_run_records_what_it_is_asked_for),
+#if TANDEM_HAVE_ONEDNN
+        cmocka_unit_test(test_kernels_that_are_made_anew_are_recorded),
+#endif
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_every_view_of_a_run),
         cmocka_unit_test(test_a_signal_asks_for_a_recording),
