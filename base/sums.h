@@ -18,12 +18,13 @@ enum {
     TD_SUM_ROWS = 32
 };
 
-static inline float td_fold_lanes(float lanes[TD_SUM_LANES])
+/* Written out: as a loop, compilers take each step through memory, which is most of the time of a short row. */
+static inline float td_fold_lanes(const float l[TD_SUM_LANES])
 {
-    for (int step = TD_SUM_LANES / 2; step > 0; step /= 2)
-        for (int lane = 0; lane < step; lane++)
-            lanes[lane] += lanes[lane + step];
-    return lanes[0];
+    const float a0 = l[0] + l[8], a1 = l[1] + l[9], a2 = l[2] + l[10], a3 = l[3] + l[11], a4 = l[4] + l[12],
+                a5 = l[5] + l[13], a6 = l[6] + l[14], a7 = l[7] + l[15];
+    const float b0 = a0 + a4, b1 = a1 + a5, b2 = a2 + a6, b3 = a3 + a7;
+    return (b0 + b2) + (b1 + b3);
 }
 
 static inline double td_fold_lanes_double(double lanes[TD_SUM_LANES])
