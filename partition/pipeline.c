@@ -153,9 +153,10 @@ static td_status *wait_for_loss(work *w)
 
 /* ---- arenas ---------------------------------------------------------------------------------------------------------------- */
 
-/* A block, by the place of its maker in the sequence. */
+/* A block, by the place of its maker: its subgraph's in a topological order, which knows of waits beyond the graph's edges too
+ * (slots.c), then its own there. */
 typedef struct span {
-    int32_t root, place;
+    int32_t root, order, position;
     bool once;
     int64_t begin, end;
 } span;
@@ -178,7 +179,9 @@ static void strips_deinit(strips *s)
 static int compare_spans(const void *a, const void *b)
 {
     const span *x = a, *y = b;
-    return (x->place > y->place) - (x->place < y->place);
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return (x->position > y->position) - (x->position < y->position);
 }
 
 static int compare_edges(const void *a, const void *b)
@@ -195,7 +198,11 @@ static int64_t collect_spans(const td_plan *plan, int32_t site, span *spans)
         if (value->storage != TD_ARENA || value->device != site || value->doubled || !value->block_bytes)
             continue;
         const td_plan_node *maker = &plan->nodes[plan->graph->values[v].producer];
-        spans[n++] = (span){v, plan->clusters[maker->cluster].first + maker->position, maker->once, value->offset,
+        spans[n++] = (span){v,
+                            plan->chains[maker->cluster].order,
+                            maker->position,
+                            maker->once,
+                            value->offset,
                             value->offset + value->block_bytes};
     }
     qsort(spans, (size_t)n, sizeof *spans, compare_spans);

@@ -24,6 +24,7 @@ typedef struct slotting {
     int32_t *list, n;        /* clusters that make values of a kind, by position: a bucket each */
     int32_t *bucket;         /* of each of those clusters: its place in the list */
     int64_t *bytes;          /* of each bucket */
+    int32_t *values;         /* room for all values */
     td_cluster_pair *pairs;
     int64_t n_pairs, capacity;
 } slotting;
@@ -200,7 +201,14 @@ static td_status *wait_for_slots(slotting *s, slotted_fn slotted, bool *out_boun
     return NULL;
 }
 
-/* Places in the host's arena from `base` on. */
+static int compare_names(const void *a, const void *b, void *context)
+{
+    const slotting *s = context;
+    const td_value_info *values = s->plan->graph->values;
+    return strcmp(values[*(const int32_t *)a].name, values[*(const int32_t *)b].name);
+}
+
+/* Places in the host's arena from `base` on, in the order of names: no place may depend on when a value was made. */
 static int64_t give_places(slotting *s, slotted_fn slotted, int64_t base, td_plan_slots *out)
 {
     *out = (td_plan_slots){.n = s->n < SLOTS ? s->n : SLOTS};
@@ -208,10 +216,13 @@ static int64_t give_places(slotting *s, slotted_fn slotted, int64_t base, td_pla
         out->bytes = s->bytes[b] > out->bytes ? s->bytes[b] : out->bytes;
         s->bytes[b] = 0;
     }
-    for (int32_t v = 0; v < s->plan->graph->n_values; v++) {
-        if (!slotted(s, v))
-            continue;
-        const int32_t b = s->bucket[maker_of(s, v)];
+    int32_t n = 0;
+    for (int32_t v = 0; v < s->plan->graph->n_values; v++)
+        if (slotted(s, v))
+            s->values[n++] = v;
+    qsort_r(s->values, (size_t)n, sizeof *s->values, compare_names, s);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t v = s->values[i], b = s->bucket[maker_of(s, v)];
         s->plan->values[v].in_slot = true;
         s->plan->values[v].offset = base + b % SLOTS * out->bytes + s->bytes[b];
         s->bytes[b] += bytes_of(s, v);
@@ -277,12 +288,14 @@ td_status *td_pass_slots(td_plan *plan, const td_plan_request *request)
     TD_TRY_OR(status, done, TD_NEW(s.position, plan->n_clusters + 1));
     TD_TRY_OR(status, done, TD_NEW(s.bucket, plan->n_clusters + 1));
     TD_TRY_OR(status, done, TD_NEW(s.bytes, plan->n_clusters + 1));
+    TD_TRY_OR(status, done, TD_NEW(s.values, plan->graph->n_values + 1));
     TD_TRY_OR(status, done, TD_NEW(s.list, plan->graph->n_values + 1));
     status = slot_all(&s);
 done:
     td_free(s.position);
     td_free(s.bucket);
     td_free(s.bytes);
+    td_free(s.values);
     td_free(s.list);
     td_free(s.first);
     td_free(s.reader);
