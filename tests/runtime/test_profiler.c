@@ -438,7 +438,7 @@ static const td_advice *advice_of(const td_analysis *a, const char *rule, td_adv
     return NULL;
 }
 
-/* An op that takes 6 ms is the first among the ops, with what it itself says that it took; the step's path has it, and so does the
+/* An op that takes 30 ms is the first among the ops, with what it itself says that it took; the step's path has it, and so does the
  * advice. */
 static void test_a_slow_op_is_found_with_its_time(void **state)
 {
@@ -446,7 +446,7 @@ static void test_a_slow_op_is_found_with_its_time(void **state)
     run r;
     td_trace *trace = NULL;
     td_advice_list list;
-    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 1, 6000000);
+    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 1, 30000000);
     td_analysis *a = record_all(&r, &trace);
     double taken = 0;
     for (int i = 0; i < 8; i++)
@@ -471,7 +471,7 @@ static void test_an_unbalanced_cut_is_found_with_what_it_costs(void **state)
     run r;
     td_trace *trace = NULL;
     td_advice_list list;
-    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 4, 2000000);
+    open_slowed(&r, "emulated:memory=16MiB,cores=1", false, 4, 10000000);
     td_analysis *a = record_all(&r, &trace);
     double busy[2] = {0};
     for (int32_t i = 0; i < 2; i++)
