@@ -122,6 +122,7 @@ static td_status *bind_instruction(td_session *session, td_instruction *in, int3
     if (in->kind == TD_RUN_COPY) {
         for (int32_t parity = 0; parity < TD_PARITIES; parity++)
             td_value_bytes(plan->graph, td_copied_to(node), NULL, in->copy_bytes[parity]);
+        session->late_bytes += in->delayed ? in->copy_bytes[0][0] : 0;
         return NULL;
     }
     td_kernel_call at_capacity;

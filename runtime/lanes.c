@@ -256,7 +256,7 @@ static bool is_left_out(const td_session *session, const td_instruction *in, con
         return mode != RUN_ALL;
     /* the micro-batch before has ended well where steps do not overlap, and its loss is gone */
     bool lost = session->plan->pipelined && slot->micro > 0 && !td_session_loss_is_finite(session, slot->step - 1);
-    return mode == RUN_UNDO || lost || (in->kind == TD_RUN_KERNEL && !slot->applies.waits);
+    return mode == RUN_UNDO || lost || !slot->applies.waits; /* no update has made what a replica is refreshed with */
 }
 
 /* What is done of a cluster in a step that is over, whatever remains of it. */

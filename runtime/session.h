@@ -171,8 +171,10 @@ struct td_session {
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t to_device_bytes[TD_PARITIES][2], to_host_bytes[TD_PARITIES][2]; /* the plan's formula at these extents; of a
                                                                              * micro-batch that ends no window, and one that does */
-    td_remote_place places[TD_PARITIES];                                    /* of a job's micro-batches */
-    int64_t *extents;                                                       /* of the step being admitted */
+    int64_t
+        late_bytes; /* of those to devices, refreshes that are left out where no update of the window before waits */
+    td_remote_place places[TD_PARITIES];   /* of a job's micro-batches */
+    int64_t *extents;                      /* of the step being admitted */
     td_store_entry **store_entries;        /* per value: its entry or replica, or NULL */
     const float *losses[TD_PARITIES];      /* the loss of each parity on the host; NULL: no training */
     const int64_t *overflows[TD_PARITIES]; /* what is not finite (graph/ops/overflow.c); NULL: nobody looks */

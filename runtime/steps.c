@@ -177,7 +177,8 @@ td_outcome td_session_complete_oldest(td_session *session, td_step_report *repor
     if (how != TD_STEP_DONE)
         return how;
     td_session_count_in_window(session, slot);
-    session->counters.planned_to_device_bytes += slot->to_device_bytes;
+    session->counters.planned_to_device_bytes +=
+        slot->to_device_bytes - (slot->ends_window && !slot->applies.waits ? session->late_bytes : 0);
     session->counters.planned_to_host_bytes += slot->to_host_bytes;
     count_early(session, (int32_t)(slot->step % TD_PARITIES));
     if (!slot->ends_window)

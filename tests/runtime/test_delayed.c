@@ -36,6 +36,7 @@ typedef struct setting {
     const char *optimizer;
     double clip_norm, ratio;
     int32_t accumulate;
+    td_precision precision;
     bool exact, serial;
 } setting;
 
@@ -62,6 +63,7 @@ static run prepare(setting s)
     r.options.offload_ratio = s.ratio;
     r.options.no_pipeline = s.serial;
     r.options.accumulate = s.accumulate ? s.accumulate : 1;
+    r.options.precision = s.precision;
     r.options.on_nan = TD_NAN_SKIP;
     td_add_device(&r.options, "accel", "emulated:memory=64MiB,cores=1");
     td_group(&r.options, "*", (td_optimizer){.name = s.optimizer, .lr = 0.01});
@@ -303,6 +305,16 @@ static void test_the_bits_do_not_depend_on_the_share_or_on_overlap(void **state)
     check_shares((setting){.optimizer = "adam", .accumulate = 2, .clip_norm = 0.05}, -1);
 }
 
+/* Where nothing waits yet there is no copy in 16 bit to refresh replicas with. */
+static void test_replicas_in_16_bit_are_refreshed_with_what_there_is(void **state)
+{
+    (void)state;
+    check_shares((setting){.optimizer = "adam", .precision = TD_MIXED_BF16}, -1);
+    check_shares((setting){.optimizer = "lamb", .precision = TD_MIXED_FP16}, -1);
+    check_shares((setting){.optimizer = "adam", .precision = TD_MIXED_BF16}, 4);
+    check_shares((setting){.optimizer = "lamb", .precision = TD_MIXED_BF16, .accumulate = 2}, 5);
+}
+
 /* A step that is left out still makes the update of the one before, and leaves none behind. */
 static void test_a_step_that_is_left_out_leaves_nothing_to_be_made(void **state)
 {
@@ -373,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_update_is_made_one_step_late),
         cmocka_unit_test(test_the_bits_do_not_depend_on_the_share_or_on_overlap),
+        cmocka_unit_test(test_replicas_in_16_bit_are_refreshed_with_what_there_is),
         cmocka_unit_test(test_a_step_that_is_left_out_leaves_nothing_to_be_made),
         cmocka_unit_test(test_a_checkpoint_carries_the_update_that_is_still_to_be_made),
         cmocka_unit_test(test_a_delay_that_would_hide_nothing_is_refused),
