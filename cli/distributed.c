@@ -90,7 +90,8 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     td_job_options options = {.deadline_s = td_section_seconds(root, "ps.deadline"),
                               .notice_s = td_section_seconds(root, "ps.notice"),
                               .spares = (int32_t)td_section_int(root, "ps.spares"),
-                              .recover = recovers(root)};
+                              .recover = recovers(root),
+                              .cache_bytes = td_section_size(root, "ps.cache")};
     *out = (td_distributed){.leads = true};
     if (!td_job_is_wanted())
         return NULL;

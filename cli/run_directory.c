@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "runtime/checkpoint.h"
 
 static td_status *no_memory(void)
 {
@@ -222,24 +223,57 @@ static td_status *remove_checkpoint(const char *folder, long long number)
     return status;
 }
 
+/* Which whole checkpoint one adds changes to; -1: it is whole itself. False: nobody can say. */
+static bool find_base(const char *folder, long long number, long long *out_base)
+{
+    char *path = td_checkpoint_path(folder, number);
+    json_t *manifest = NULL;
+    td_status *status = path ? td_manifest_read(path, &manifest) : no_memory();
+    const bool known = !status;
+    const char *name = json_string_value(json_object_get(json_object_get(manifest, "base"), "directory"));
+    *out_base = name ? number_after(name, "step-") : -1;
+    td_status_destroy(status);
+    json_decref(manifest);
+    td_free(path);
+    return known;
+}
+
+static bool is_among(const long long *numbers, int64_t n, long long number)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (numbers[i] == number)
+            return true;
+    return false;
+}
+
+/* All but the newest `keep` and those that they add to; none where one of them cannot be read. */
 static td_status *remove_old(const char *folder, int64_t keep)
 {
-    long long below = INT64_MAX;
-    for (int64_t kept = 0;; kept++) {
-        long long number = newest_below(folder, below);
-        if (number < 0)
+    long long below = INT64_MAX, *bases = NULL, number;
+    int64_t kept = 0, capacity = 0;
+    td_status *status = NULL;
+    for (; kept < keep && !status && (number = newest_below(folder, below)) >= 0; below = number) {
+        status = td_grow(&bases, &capacity, kept, sizeof *bases);
+        if (!status && !find_base(folder, number, &bases[kept++])) {
+            td_free(bases);
             return NULL;
-        below = number;
-        if (kept >= keep)
-            TD_TRY(remove_checkpoint(folder, number));
+        }
     }
+    for (; !status && (number = newest_below(folder, below)) >= 0; below = number)
+        if (!is_among(bases, kept, number))
+            status = remove_checkpoint(folder, number);
+    td_free(bases);
+    return status;
 }
 
 /* One of the same number may stand there, of a run that was resumed: it is good until this one is. */
-static td_status *save_as(const td_store *store, td_data_position position, const char *partial, const char *final)
+static td_status *save_as(td_store *store, td_data_position position, const char *base, bool in_series,
+                          const char *partial, const char *final, bool *out_whole)
 {
+    *out_whole = true;
     TD_TRY(remove_folder(partial));
-    td_status *status = td_store_save(store, partial, position);
+    td_status *status = in_series ? td_store_save_changes(store, partial, base, position, out_whole)
+                                  : td_store_save(store, partial, position);
     if (!status)
         status = td_directory_replace(partial, final);
     td_status *removed = remove_folder(partial); /* also when it failed: the room it takes may be what is missing */
@@ -249,15 +283,40 @@ static td_status *save_as(const td_store *store, td_data_position position, cons
     return status;
 }
 
-td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,
-                              char **out_path)
+/* A whole one begins anew. */
+static td_status *count_in_series(td_checkpoint_series *series, const char *path, bool whole)
+{
+    series->changes++;
+    if (!whole)
+        return NULL;
+    td_free(series->base);
+    series->changes = 0;
+    series->base = td_strdup(path);
+    return series->base ? NULL : no_memory();
+}
+
+void td_checkpoint_series_deinit(td_checkpoint_series *series)
+{
+    td_free(series->base);
+    *series = (td_checkpoint_series){0};
+}
+
+td_status *td_checkpoint_save(td_store *store, const char *folder, td_data_position position,
+                              td_checkpoint_series *series, char **out_path)
 {
     TD_TRY(td_directory_create(folder));
     char *final = td_checkpoint_path(folder, td_store_steps(store));
     char *partial = final ? td_format("%s.partial", final) : NULL;
-    td_status *status = partial ? save_as(store, position, partial, final) : no_memory();
+    bool whole = true;
+    const char *base = series->changes < series->incremental ? series->base : NULL;
+    if (base && final && !strcmp(base, final))
+        base = NULL; /* it takes its place */
+    td_status *status =
+        partial ? save_as(store, position, base, series->incremental > 0, partial, final, &whole) : no_memory();
     if (!status)
-        status = remove_old(folder, keep);
+        status = count_in_series(series, final, whole);
+    if (!status)
+        status = remove_old(folder, series->keep);
     td_free(partial);
     if (out_path && !status)
         *out_path = final;

@@ -21,10 +21,18 @@ td_status *td_run_lock(const char *run, int *out_lock) TD_MUST_USE;
 
 /* Makes the folder for checkpoints and takes away what an earlier process left half-written there. */
 td_status *td_checkpoint_prepare(const char *folder) TD_MUST_USE;
-/* Saves the store as <folder>/step-<updates>, complete or not at all, and then removes all but the newest `keep`.
+/* The checkpoints of a run, one after the other. */
+typedef struct td_checkpoint_series {
+    int64_t keep;        /* how many of the newest stay, with what they add to */
+    int64_t incremental; /* how many in a row have only what changed since the whole one before */
+    int64_t changes;     /* since then */
+    char *base;          /* the last whole one; NULL: there is none yet */
+} td_checkpoint_series;
+void td_checkpoint_series_deinit(td_checkpoint_series *series);
+/* Saves the store as <folder>/step-<updates>, complete or not at all, and then removes all that need not stay.
  * *out_path (may be NULL): the checkpoint. The folder is made. */
-td_status *td_checkpoint_save(const td_store *store, const char *folder, td_data_position position, int64_t keep,
-                              char **out_path) TD_MUST_USE;
+td_status *td_checkpoint_save(td_store *store, const char *folder, td_data_position position,
+                              td_checkpoint_series *series, char **out_path) TD_MUST_USE;
 /* The newest checkpoint in a folder; NULL when there is none. */
 td_status *td_checkpoint_newest(const char *folder, char **out_path) TD_MUST_USE;
 /* The path of the checkpoint of that many steps, and whether it is there, whole; and the steps of the newest, -1: there is none. */

@@ -148,9 +148,16 @@ static void add_rules(td_section root, td_train_options *options)
 
 static void add_hashes(td_section root, td_train_options *options)
 {
-    for (int32_t i = 0; i < td_section_count(root, "tables.hash"); i++)
-        td_hash(options,
-                (td_hash_options){.match = td_section_string(td_section_item(root, "tables.hash", i), "match")});
+    for (int32_t i = 0; i < td_section_count(root, "tables.hash"); i++) {
+        td_section hash = td_section_item(root, "tables.hash", i);
+        const bool often = !strcmp(td_section_string(hash, "evict"), "lfu");
+        td_hash(options, (td_hash_options){.match = td_section_string(hash, "match"),
+                                           .admit_count = td_section_int(hash, "admit_count"),
+                                           .admit_probability = td_section_float(hash, "admit_probability"),
+                                           .capacity = td_section_int(hash, "capacity"),
+                                           .live = td_section_int(hash, "live"),
+                                           .evict = often ? TD_EVICT_LEAST_OFTEN : TD_EVICT_LEAST_RECENT});
+    }
 }
 
 static td_status *add_tables(td_section root, td_train_options *options)

@@ -104,6 +104,28 @@ static json_t *staleness_json(const td_summary *summary)
     return pulls;
 }
 
+/* Of a worker that keeps rows (ps.cache). */
+static td_job_cached cached_of(const td_training *training)
+{
+    const td_distributed *distributed = training->setup->distributed;
+    return distributed && distributed->job ? td_job_count_cached(distributed->job) : (td_job_cached){0};
+}
+
+static json_t *cache_json(const td_training *training)
+{
+    const td_job_cached cached = cached_of(training);
+    return json_pack("{s:I, s:I, s:f}", "rows", (json_int_t)cached.rows, "hits", (json_int_t)cached.hits, "share",
+                     share((double)cached.hits, (double)cached.rows));
+}
+
+static void print_cache(const td_summary *summary, FILE *stream)
+{
+    const td_job_cached cached = cached_of(summary->training);
+    if (cached.rows)
+        fprintf(stream, "  rows kept here (ps.cache): %lld of %lld wanted, %.0f %%\n", (long long)cached.hits,
+                (long long)cached.rows, 100 * share((double)cached.hits, (double)cached.rows));
+}
+
 td_status *td_summary_json(const td_summary *summary, json_t **out_json)
 {
     td_training *training = summary->training;
@@ -135,6 +157,8 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
         (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
     if (*out_json && summary->pulls)
         json_object_set_new(*out_json, "staleness", staleness_json(summary));
+    if (*out_json && cached_of(training).rows)
+        json_object_set_new(*out_json, "cache", cache_json(training));
     return *out_json ? NULL
                      : TD_ERROR(TD_INTERNAL, "summary.json cannot be built (a number that is none, or no memory)");
 }
@@ -263,6 +287,7 @@ td_status *td_summary_print(const td_summary *summary, FILE *stream)
     print_step(summary, stream);
     print_staleness(summary, stream);
     print_memory(summary, stream);
+    print_cache(summary, stream);
     TD_TRY(td_ledger_print(summary->training->plan, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)

@@ -174,8 +174,9 @@ static td_status *save_alone(td_training *training)
     if (!training->checkpoints)
         return NULL;
     char *path = NULL;
-    TD_TRY(td_checkpoint_save(training->store, training->checkpoints, training->position,
-                              td_section_int(training->setup->root, "checkpoint.keep"), &path));
+    training->series.keep = td_section_int(training->setup->root, "checkpoint.keep");
+    training->series.incremental = td_section_int(training->setup->root, "checkpoint.incremental");
+    TD_TRY(td_checkpoint_save(training->store, training->checkpoints, training->position, &training->series, &path));
     td_free(training->last_checkpoint);
     training->last_checkpoint = path;
     training->saved_steps = td_store_steps(training->store);
@@ -295,6 +296,7 @@ void td_training_deinit(td_training *training)
     td_statistics_deinit(&training->statistics);
     td_status_destroy(training->step_error);
     td_free(training->last_checkpoint);
+    td_checkpoint_series_deinit(&training->series);
     td_free(training->devices);
     *training = (td_training){0};
 }

@@ -4,6 +4,7 @@
 
 #include "cli/collector.h"
 #include "cli/progress.h"
+#include "cli/run_directory.h"
 #include "cli/setup.h"
 #include "cli/snapshots.h"
 #include "cli/statistics.h"
@@ -41,6 +42,7 @@ typedef struct td_training {
     td_device_counters *devices;  /* likewise, one per device of the plan; names live as long as the plan */
     int32_t n_devices;
     char *last_checkpoint; /* NULL: none written */
+    td_checkpoint_series series;
     td_status *step_error;
     td_dealt_source dealt; /* of a worker's run */
     int64_t windows;       /* of this run */

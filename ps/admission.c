@@ -54,8 +54,12 @@ static td_status *drop_keys(td_shard *shard, td_key_set *set, bool have_rows)
         TD_TRY(td_key_set_leaving(set, shard->windows, &slot));
         if (slot < 0)
             return NULL;
-        (void)td_key_set_remove(set, set->index.keys[slot]);
-        shard->n -= have_rows;
+        const int64_t key = set->index.keys[slot];
+        (void)td_key_set_remove(set, key);
+        if (!have_rows)
+            continue;
+        shard->n--;
+        TD_TRY(td_shard_note_gone(shard, td_id_of_key(key)));
     }
 }
 

@@ -1,9 +1,11 @@
 /* The hash tables of a process that trains alone: td_remote without messages. The same shards that servers own, so the same bits.
  * See tandem/job.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "ps/job_state.h"
+#include "ps/owner_file.h"
 
 struct td_own_tables {
     td_remote remote;
@@ -69,6 +71,28 @@ static td_status *write_rows(void *self, int32_t table, int32_t array, const int
     return td_shard_write(own->shards[table], array, ids, n, rows);
 }
 
+static td_status *save(void *self, const char *directory, int64_t steps, bool changes, bool track,
+                       td_remote_file *out_files)
+{
+    td_own_tables *own = self;
+    (void)snprintf(out_files->name, sizeof out_files->name, TD_OWNER_FILE, 0);
+    char *path = td_format("%s/%s", directory, out_files->name);
+    td_status *status = path ? td_owner_file_write(own->shards, own->n, path, steps, changes, track, &out_files->bytes,
+                                                   &out_files->xxh64)
+                             : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    td_free(path);
+    return status;
+}
+
+static td_status *tracks(void *self, bool *out_all)
+{
+    const td_own_tables *own = self;
+    *out_all = true;
+    for (int64_t t = 0; t < own->n; t++)
+        *out_all = *out_all && own->shards[t]->tracks;
+    return NULL;
+}
+
 static td_status *clear(void *self, int32_t table)
 {
     td_own_tables *own = self;
@@ -103,6 +127,9 @@ td_status *td_own_tables_create(td_own_tables **out_tables)
                               .push = push,
                               .read = read_rows,
                               .write = write_rows,
+                              .owners = 1,
+                              .save = save,
+                              .tracks = tracks,
                               .clear = clear,
                               .count = count,
                               .checksum = checksum};

@@ -1,11 +1,14 @@
 /* A worker's side of served tables: td_remote over messages. Tables are cut into ranges of ids, one per server; keys ascend, so
  * what a server is asked is a stretch of them, and its answer a stretch of the rows. See runtime/remote.h for what is promised. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/record.h"
 #include "ps/job_state.h"
+#include "ps/owner_file.h"
 
 td_status *td_client_room(td_job *job, td_room which, int64_t bytes, void *out_pointer)
 {
@@ -37,10 +40,7 @@ static int32_t owner_of(const td_job *job, int32_t table, int64_t id)
 
 static int64_t row_bytes_of(const td_job *job, int32_t table, int32_t array)
 {
-    const td_shard_definition *d = &job->tables[table].definition;
-    if (array == 0)
-        return d->dim * (int64_t)td_dtype_bytes((td_dtype)d->dtype);
-    return (d->state_per_row[array - 1] ? 1 : d->dim) * (int64_t)sizeof(float);
+    return td_shard_array_bytes(&job->tables[table].definition, array);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------------------ */
@@ -264,7 +264,7 @@ static void record_pull(const td_job *job, const td_remote_part *parts, int32_t 
     td_record_end(TD_RECORD_PULL, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
 }
 
-static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
+td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
 {
     td_job *job = self;
     const uint64_t from = td_record_begin();
@@ -473,34 +473,98 @@ static td_status *read_rows(void *self, int32_t table, int32_t array, int64_t *c
     return NULL;
 }
 
-static td_status *write_some(td_job *job, int32_t server, int32_t table, int32_t array, const int64_t *keys, int64_t n,
-                             const char *rows)
+static void forget_rows(void *self)
 {
-    const int64_t row_bytes = row_bytes_of(job, table, array);
-    char *room = NULL;
-    TD_TRY(td_client_room(job, TD_ROOM_ROWS_OUT, n * (row_bytes + (int64_t)sizeof *keys), &room));
-    memcpy(room, keys, (size_t)n * sizeof *keys);
-    memcpy(room + n * (int64_t)sizeof *keys, rows, (size_t)(n * row_bytes));
+    td_job *job = self;
+    job->forgotten++;
+}
+
+/* What is in the room: n ids and their rows. */
+static td_status *write_some(td_job *job, int32_t server, int32_t table, int32_t array, int64_t n, void *room)
+{
     td_parcel question = {.kind = TD_ASK_WRITE,
                           .words = {(uint64_t)table, (uint64_t)array, (uint64_t)n},
                           .data = room,
-                          .bytes = n * (row_bytes + (int64_t)sizeof *keys)};
+                          .bytes = n * (row_bytes_of(job, table, array) + (int64_t)sizeof(int64_t))};
     td_parcel answer = {0};
     return ask(job, server, &question, &answer);
 }
 
-static td_status *write_rows(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows)
+/* A message to each server, with the rows that are its own. */
+static td_status *write_rows(void *self, int32_t table, int32_t array, const int64_t *ids, int64_t n, const void *rows)
 {
     td_job *job = self;
     const int64_t row_bytes = row_bytes_of(job, table, array);
-    for (int64_t first = 0, end; first < n; first = end) {
-        const int32_t server = owner_of(job, table, keys[first]);
-        for (end = first + 1; end < n && owner_of(job, table, keys[end]) == server;)
-            end++;
-        TD_TRY(
-            write_some(job, server, table, array, keys + first, end - first, (const char *)rows + first * row_bytes));
+    char *room = NULL;
+    forget_rows(job);
+    TD_TRY(td_client_room(job, TD_ROOM_ROWS_OUT, n * (row_bytes + (int64_t)sizeof *ids) + 1, &room));
+    for (int32_t s = 0; s < job->servers; s++) {
+        int64_t count = 0, done = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (array == TD_SHARD_WINDOWS || owner_of(job, table, ids[i]) == s)
+                ((int64_t *)(void *)room)[count++] = ids[i];
+        char *out = room + count * (int64_t)sizeof *ids;
+        for (int64_t i = 0; i < n && done < count; i++)
+            if (((int64_t *)(void *)room)[done] == ids[i]) /* in the same order */
+                memcpy(out + done++ * row_bytes, (const char *)rows + i * row_bytes, (size_t)row_bytes);
+        if (count)
+            TD_TRY(write_some(job, s, table, array, count, room));
     }
     return NULL;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------------------------ */
+
+/* All owners write at the same time. */
+static td_status *save_round(td_job *job, const char *directory, td_parcel *questions, td_parcel *answers,
+                             int64_t steps, bool changes, bool track)
+{
+    for (int32_t s = 0; s < job->servers; s++) {
+        const uint64_t number = td_job_next_question(job);
+        questions[s] =
+            (td_parcel){.peer = job->server_ranks[s],
+                        .kind = TD_ASK_SAVE,
+                        .number = number,
+                        .words = {(uint64_t)steps, changes, track, [TD_WORD_APPLIED] = (uint64_t)job->pushed},
+                        .data = (void *)(uintptr_t)directory,
+                        .bytes = (int64_t)strlen(directory)};
+        answers[s] = (td_parcel){
+            .peer = job->server_ranks[s], .kind = td_reply_of(TD_ASK_SAVE), .number = number, .patient = true};
+        td_comm_receive(job->comm, &answers[s]);
+        td_comm_send(job->comm, &questions[s]);
+    }
+    td_status *first = NULL;
+    for (int32_t i = 0; i < 2 * job->servers; i++) { /* all of them: they are freed afterwards */
+        td_status *status = td_comm_wait(job->comm, i % 2 ? &answers[i / 2] : &questions[i / 2]);
+        if (first)
+            td_status_destroy(status);
+        else
+            first = status;
+    }
+    return first;
+}
+
+/* Owners may have another working folder. */
+static td_status *save(void *self, const char *directory, int64_t steps, bool changes, bool track,
+                       td_remote_file *out_files)
+{
+    td_job *job = self;
+    td_parcel *questions = NULL, *answers = NULL;
+    char *absolute = realpath(directory, NULL); /* the C library's own allocation */
+    td_status *status =
+        absolute ? TD_NEW(questions, job->servers) : TD_ERROR(TD_IO, "%s: %s", directory, strerror(errno));
+    if (!status)
+        status = TD_NEW(answers, job->servers);
+    if (!status)
+        status = save_round(job, absolute, questions, answers, steps, changes, track);
+    for (int32_t s = 0; s < job->servers && !status; s++) {
+        out_files[s] = (td_remote_file){.bytes = (int64_t)answers[s].words[0], .xxh64 = answers[s].words[1]};
+        (void)snprintf(out_files[s].name, sizeof out_files[s].name, TD_OWNER_FILE, s);
+    }
+    free(absolute);
+    td_free(questions);
+    td_free(answers);
+    return status;
 }
 
 /* A question about a table to all servers; the sum of their answers. */
@@ -527,6 +591,14 @@ static td_status *count(void *self, int32_t table, int64_t *out_rows)
     uint64_t rows = 0;
     td_status *status = about_table(self, TD_ASK_COUNT, table, &rows);
     *out_rows = (int64_t)rows;
+    return status;
+}
+
+static td_status *tracks(void *self, bool *out_all)
+{
+    uint64_t lacking = 0;
+    td_status *status = about_table(self, TD_ASK_TRACKS, 0, &lacking);
+    *out_all = lacking == 0;
     return status;
 }
 
@@ -558,7 +630,8 @@ void td_client_fill(td_job *job)
                               .leads = job->worker == 0,
                               .may_be_stale = job->options.ahead != 0,
                               .add_table = add_table,
-                              .pull = pull,
+                              .pull = job->options.cache_bytes > 0 ? td_row_cache_pull : td_client_pull,
+                              .forget_rows = forget_rows,
                               .push = push,
                               .offer = offer,
                               .apply = apply,
@@ -566,6 +639,9 @@ void td_client_fill(td_job *job)
                               .sum = td_client_sum,
                               .read = read_rows,
                               .write = write_rows,
+                              .owners = job->servers,
+                              .save = save,
+                              .tracks = tracks,
                               .clear = clear,
                               .count = count,
                               .checksum = checksum};

@@ -93,6 +93,11 @@ td_job_served td_job_count_served(const td_job *job)
 
 /* ---- life -------------------------------------------------------------------------------------------------------------------- */
 
+td_job_cached td_job_count_cached(const td_job *job)
+{
+    return td_row_cache_count(job->cache);
+}
+
 /* What belongs to one worker. comm: NULL once that is closed. */
 static void release_worker(td_job *job, td_comm *comm)
 {
@@ -100,6 +105,8 @@ static void release_worker(td_job *job, td_comm *comm)
     td_job_release_sums(job);
     td_free(job->replica_worker);
     job->replica_worker = NULL;
+    td_row_cache_destroy(job->cache);
+    job->cache = NULL;
     td_free(job->tables);
     job->tables = NULL;
     job->n_tables = job->tables_capacity = 0;

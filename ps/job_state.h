@@ -42,6 +42,7 @@ typedef enum td_room {
 } td_room;
 
 typedef struct td_rank_sum td_rank_sum;
+typedef struct td_row_cache td_row_cache;
 
 struct td_job {
     td_comm *comm;
@@ -61,6 +62,8 @@ struct td_job {
     int64_t first_step;                    /* of the training, before this job's first window */
     atomic_bool asked_to_stop;
     atomic_llong stops_at;
+    td_row_cache *cache; /* NULL: none is wanted, or nothing was pulled yet */
+    int64_t forgotten;   /* how often kept rows became worth nothing */
     td_round pulling, pushing;
     td_buffer rooms[TD_ROOMS];
     td_rank_sum *sums, *sum; /* windows under way; the one whose micro-batches run; NULL: none was made yet */
@@ -99,6 +102,15 @@ td_status *td_job_share_replicas(td_job *job) TD_MUST_USE;
 int32_t td_job_own_replicas(const td_job *job);
 int32_t td_job_first_replica(const td_job *job); /* of its own */
 bool td_job_runs(const td_job *job, int32_t replica);
+
+/* Rows from their owners, all of them. */
+td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin) TD_MUST_USE;
+
+/* ---- row_cache.c ---- */
+/* The same, but for rows that are kept here. */
+td_status *td_row_cache_pull(void *self, const td_remote_part *parts, int32_t n, bool begin) TD_MUST_USE;
+void td_row_cache_destroy(td_row_cache *cache);
+td_job_cached td_row_cache_count(const td_row_cache *cache);
 
 /* ---- sum.c ---- */
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,

@@ -25,6 +25,8 @@ enum {
     TD_ASK_CLEAR,     /* words: table. Answered empty */
     TD_ASK_COUNT,     /* words: table. Answer: words rows */
     TD_ASK_CHECKSUM,  /* words: table. Answer: words sum */
+    TD_ASK_SAVE,      /* words: steps, changes, track; bytes: path. Answer: words bytes, xxh64 of the file */
+    TD_ASK_TRACKS,    /* words: none. Answer: words 0 if all changes of all tables are known, 1 otherwise */
     TD_ASK_LEAVE,     /* a worker asks nothing more. No answer */
     TD_ASK_RECORD,    /* words: number; bytes: folder of the recording. No answer */
     TD_ASK_STALENESS, /* Answer: pulls by how many windows they were behind */
@@ -44,7 +46,7 @@ static inline uint32_t td_reply_of(uint32_t kind)
 /* Whether it is about rows. */
 static inline bool td_asks_of_rows(uint32_t kind)
 {
-    return kind == TD_ASK_PULL || (kind >= TD_ASK_READ && kind <= TD_ASK_CHECKSUM);
+    return kind == TD_ASK_PULL || (kind >= TD_ASK_READ && kind <= TD_ASK_TRACKS);
 }
 
 typedef struct td_wire_part {

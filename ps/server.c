@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,6 +13,7 @@
 #include "base/record.h"
 #include "ps/fold.h"
 #include "ps/near.h"
+#include "ps/owner_file.h"
 #include "ps/protocol.h"
 #include "runtime/profiler.h"
 
@@ -518,12 +520,34 @@ static td_status *write_rows(td_server *server, const td_request *request)
     const int32_t array = (int32_t)request->words[1];
     const int64_t n = (int64_t)request->words[2];
     TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
-    if (array < 0 || array >= shard->n_arrays || n < 0 ||
-        request->bytes != n * (shard->arrays[array].row_bytes + (int64_t)sizeof(int64_t)))
+    const int64_t row_bytes = td_shard_array_bytes(&shard->definition, array);
+    if (row_bytes < 0 || n < 0 || request->bytes != n * (row_bytes + (int64_t)sizeof(int64_t)))
         return TD_ERROR(TD_INTERNAL, "\"%s\": rows of another length", shard->definition.name);
     const int64_t *keys = request->data;
     TD_TRY(td_shard_write(shard, array, keys, n, keys + n));
     return answer(server, request, 0, 0, 0);
+}
+
+static td_status *save(td_server *server, const td_request *request)
+{
+    char name[32];
+    int64_t bytes = 0;
+    uint64_t hash = 0;
+    (void)snprintf(name, sizeof name, TD_OWNER_FILE, server->index);
+    char *path = td_format("%.*s/%s", (int)request->bytes, (const char *)request->data, name);
+    td_status *status = path ? td_owner_file_write(server->shards, server->n_shards, path, (int64_t)request->words[0],
+                                                   request->words[1] != 0, request->words[2] != 0, &bytes, &hash)
+                             : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    td_free(path);
+    return status ? status : answer(server, request, (uint64_t)bytes, hash, 0);
+}
+
+static td_status *tracks(td_server *server, const td_request *request)
+{
+    bool all = true;
+    for (int64_t t = 0; t < server->n_shards; t++)
+        all = all && server->shards[t]->tracks;
+    return answer(server, request, !all, 0, 0);
 }
 
 static td_status *about_table(td_server *server, const td_request *request)
@@ -577,6 +601,10 @@ static td_status *answer_of_rows(td_server *server, const td_request *request)
     case TD_ASK_COUNT:
     case TD_ASK_CHECKSUM:
         return about_table(server, request);
+    case TD_ASK_SAVE:
+        return save(server, request);
+    case TD_ASK_TRACKS:
+        return tracks(server, request);
     default:
         return TD_ERROR(TD_INTERNAL, "rank %d asks for %u, which no server knows", request->from, request->kind);
     }

@@ -12,7 +12,8 @@
 enum {
     PREFETCH_PLACES = 16,
     BLOCK_ROWS = 96, /* on their way at a time: of 64 bytes they take a fifth of the first cache */
-    LEAST_SLOTS = 1 << 16
+    LEAST_SLOTS = 1 << 16,
+    MOST_NEW = 1 << 24
 };
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
@@ -90,6 +91,9 @@ static void release_arrays(td_shard *shard)
     if (shard->begun)
         td_unreserve(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
     shard->begun = NULL;
+    if (shard->changed)
+        td_unreserve(shard->changed, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->changed);
+    shard->changed = NULL;
     td_key_set_deinit(&shard->keys);
 }
 
@@ -98,6 +102,8 @@ static td_status *reserve(td_shard *shard)
 {
     const td_shard_definition *d = &shard->definition;
     shard->most_slots = d->kind == TD_SHARD_HASH ? UINT32_MAX - 1 : d->rows;
+    if (d->hash.capacity && 2 * d->hash.capacity + MOST_NEW < shard->most_slots)
+        shard->most_slots = 2 * d->hash.capacity + MOST_NEW; /* and what a window adds before others go */
     td_status *status = reserve_arrays(shard);
     while (status && d->kind == TD_SHARD_HASH && shard->most_slots > LEAST_SLOTS) {
         td_status_destroy(status);
@@ -138,6 +144,7 @@ void td_shard_destroy(td_shard *shard)
     td_key_set_deinit(&shard->waiting);
     td_free(shard->slots);
     td_free(shard->kept);
+    td_free(shard->gone);
     td_free(shard);
 }
 
@@ -149,8 +156,9 @@ td_status *td_shard_clear(td_shard *shard)
     }
     if (shard->begun)
         td_reserve_drop(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
-    shard->n = 0;
+    shard->n = shard->n_gone = 0;
     shard->windows = 0;
+    shard->tracks = false;
     if (shard->definition.kind != TD_SHARD_HASH)
         return NULL;
     if (shard->waiting.index.keys)
@@ -224,6 +232,7 @@ static td_status *find(const td_shard *shard, int64_t key, int64_t *out_slot)
 static void begin_row(td_shard *shard, int64_t slot)
 {
     shard->n++;
+    td_shard_note_change(shard, slot);
     for (int32_t a = 0; a < shard->n_arrays; a++) {
         fill_initial(shard, a, id_of(shard, slot), row_of(shard, a, slot));
         td_shard_pages_count(&shard->arrays[a].pages, row_of(shard, a, slot));
@@ -368,6 +377,8 @@ td_status *td_shard_push(td_shard *shard, const int64_t *keys, int64_t n, const 
         TD_TRY(admit_all(shard, keys, &n, &gradients));
     else
         TD_TRY(take_all(shard, keys, n));
+    for (int64_t i = 0; i < n && shard->tracks; i++)
+        td_shard_note_change(shard, shard->slots[i]);
     if (n)
         TD_TRY(td_updater_run(shard->updater, shard->slots, n, gradients, coefficients));
     return shard->definition.kind == TD_SHARD_HASH ? td_shard_end_window(shard) : NULL;
@@ -385,6 +396,7 @@ td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n)
         else
             shard->begun[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
         shard->n--;
+        TD_TRY(td_shard_note_gone(shard, ids[i]));
     }
     return NULL;
 }
@@ -407,12 +419,22 @@ static int64_t next_begun(const td_shard *shard, int64_t slot)
     return -1;
 }
 
-int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
-                      void *out_rows)
+static int64_t next_wanted(const td_shard *shard, int64_t slot, bool changed)
 {
+    slot = next_begun(shard, slot);
+    while (changed && slot >= 0 && !(shard->changed[slot / 64] >> (slot % 64) & 1))
+        slot = next_begun(shard, slot + 1);
+    return slot;
+}
+
+static int64_t read_some(const td_shard *shard, int32_t array, bool changed, int64_t *cursor, int64_t most,
+                         int64_t *out_ids, void *out_rows)
+{
+    if (array < 0)
+        return td_shard_read_mark(shard, array, changed, cursor, most, out_ids, out_rows);
     const int64_t bytes = shard->arrays[array].row_bytes;
-    int64_t n = 0, slot = *cursor < 0 ? -1 : next_begun(shard, *cursor);
-    for (; slot >= 0 && n < most; slot = next_begun(shard, slot + 1), n++) {
+    int64_t n = 0, slot = *cursor < 0 ? -1 : next_wanted(shard, *cursor, changed);
+    for (; slot >= 0 && n < most; slot = next_wanted(shard, slot + 1, changed), n++) {
         out_ids[n] = id_of(shard, slot);
         memcpy((char *)out_rows + n * bytes, row_of(shard, array, slot), (size_t)bytes);
     }
@@ -420,12 +442,44 @@ int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int
     return n;
 }
 
+int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
+                      void *out_rows)
+{
+    return read_some(shard, array, false, cursor, most, out_ids, out_rows);
+}
+
+int64_t td_shard_read_changed(const td_shard *shard, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
+                              void *out_rows)
+{
+    return read_some(shard, array, true, cursor, most, out_ids, out_rows);
+}
+
+/* A row of a hash table that is written before its marks was last used in the last window. */
+static td_status *slot_to_write(td_shard *shard, int64_t id, int64_t *out_slot)
+{
+    bool is_new = false;
+    TD_TRY(find(shard, key_of(shard, id), out_slot));
+    if (*out_slot >= 0) {
+        td_shard_note_change(shard, *out_slot);
+        return NULL;
+    }
+    if (shard->definition.kind != TD_SHARD_HASH)
+        return take(shard, id, out_slot);
+    TD_TRY(td_key_set_put(&shard->keys, td_key_of_id(id), shard->windows ? shard->windows : 1, 1, out_slot, &is_new));
+    begin_row(shard, *out_slot);
+    return NULL;
+}
+
 td_status *td_shard_write(td_shard *shard, int32_t array, const int64_t *ids, int64_t n, const void *rows)
 {
+    if (array == TD_SHARD_GONE)
+        return td_shard_remove(shard, ids, n);
+    if (array < 0)
+        return td_shard_write_mark(shard, array, ids, n, rows);
     const int64_t bytes = shard->arrays[array].row_bytes;
     for (int64_t i = 0; i < n; i++) {
         int64_t slot = TD_NO_SLOT;
-        TD_TRY(take(shard, key_of(shard, ids[i]), &slot));
+        TD_TRY(slot_to_write(shard, ids[i], &slot));
         memcpy(row_of(shard, array, slot), (const char *)rows + i * bytes, (size_t)bytes);
     }
     return NULL;

@@ -17,9 +17,19 @@
 #include "ps/key_set.h"
 #include "ps/shard_pages.h"
 #include "runtime/initial.h"
+#include "runtime/remote.h"
 #include "tandem/plan.h"
 
 enum { TD_SHARD_ARRAYS = 1 + TD_MAX_SLOTS, TD_SHARD_NAME = 128 };
+
+/* What a shard has besides arrays of rows, where reading and writing name an array. */
+enum {
+    TD_SHARD_USED = TD_REMOTE_USED,       /* u32 of each row of a hash table: the last window that named its id */
+    TD_SHARD_COUNTS = TD_REMOTE_COUNTS,   /* u32: how many windows did since it began */
+    TD_SHARD_WAITING = TD_REMOTE_WAITING, /* u32 [2] of each id that waits for admission: the same two */
+    TD_SHARD_GONE = TD_REMOTE_GONE,       /* nothing: ids whose rows went; writing them forgets their rows */
+    TD_SHARD_WINDOWS = TD_REMOTE_WINDOWS  /* i64, of no id: windows so far */
+};
 
 typedef enum td_shard_kind { TD_SHARD_ARRAY = 0, TD_SHARD_HASH } td_shard_kind;
 
@@ -63,6 +73,10 @@ typedef struct td_shard {
     int64_t slots_capacity;
     float *kept; /* gradients of the admitted rows of one push */
     int64_t kept_capacity;
+    bool tracks;       /* what changes is noted: */
+    uint64_t *changed; /* a bit per slot; NULL: never tracked */
+    int64_t *gone;     /* ids */
+    int64_t n_gone, gone_capacity;
 } td_shard;
 
 /* Equal stretches of keys, a power of two, each of which belongs to one owner and holds its share of a bounded table. */
@@ -86,8 +100,26 @@ td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n) TD_MU
  * on, -1 after the last. Array shards: ids ascend. Bounded memory: what checkpoints are written from. */
 int64_t td_shard_read(const td_shard *shard, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
                       void *out_rows);
+/* The same of the rows that changed since td_shard_track. */
+int64_t td_shard_read_changed(const td_shard *shard, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
+                              void *out_rows);
 /* n rows of one array; rows that begin get initial values in the other arrays. */
 td_status *td_shard_write(td_shard *shard, int32_t array, const int64_t *ids, int64_t n, const void *rows) TD_MUST_USE;
+
+/* ---- marks.c ---- */
+/* Bytes of a row of an array, TD_SHARD_USED and so on too; -1: there is no such. */
+int64_t td_shard_array_bytes(const td_shard_definition *definition, int32_t array);
+/* td_shard_read and td_shard_write of the arrays below 0; whether a shard has one. */
+bool td_shard_has_mark(const td_shard *shard, int32_t array);
+int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, int64_t *cursor, int64_t most,
+                           int64_t *out_ids, void *out_rows);
+td_status *td_shard_write_mark(td_shard *shard, int32_t array, const int64_t *ids, int64_t n,
+                               const void *rows) TD_MUST_USE;
+/* From now on changes are noted, until td_shard_clear, or until more rows went than noting them is worth (`tracks`). */
+td_status *td_shard_track(td_shard *shard) TD_MUST_USE;
+int64_t td_shard_count_changed(const td_shard *shard);
+void td_shard_note_change(td_shard *shard, int64_t slot);
+td_status *td_shard_note_gone(td_shard *shard, int64_t id) TD_MUST_USE;
 td_status *td_shard_clear(td_shard *shard) TD_MUST_USE;
 /* Its part of td_store_checksum. */
 td_status *td_shard_checksum(const td_shard *shard, uint64_t *out_sum) TD_MUST_USE;

@@ -23,10 +23,11 @@ void td_victims_deinit(td_victims *victims)
 
 void td_victims_forget(td_victims *victims)
 {
-    for (int32_t p = 0; p < victims->parts; p++) {
+    for (int32_t p = 0; p < victims->parts && victims->any_known; p++) {
         victims->heaps[p].n = 0;
         victims->heaps[p].is_known = false;
     }
+    victims->any_known = false;
 }
 
 static td_victim victim_of(const td_victim_view *view, int64_t slot)
@@ -105,6 +106,7 @@ static td_status *collect(td_victims *victims, const td_victim_view *view)
             sink(heap->items, heap->n, 0, true);
         }
     }
+    victims->any_known = true;
     for (int32_t p = 0; p < victims->parts; p++) {
         td_victim_heap *heap = &victims->heaps[p];
         heap->is_known = true;

@@ -23,6 +23,7 @@ typedef struct td_victim_heap {
 typedef struct td_victims {
     td_victim_heap *heaps; /* of each part */
     int32_t parts;
+    bool any_known;
 } td_victims;
 
 /* What there is to choose among; counts NULL: only the last use counts. */

@@ -20,9 +20,13 @@ char *td_checkpoint_rows_name(const td_store_entry *entry);
 
 /* ---- checkpoint_manifest.c -------------------------------------------------------------------------------------------------- */
 
-/* Counters, position, shards (borrowed), and how tables begin of which only some rows are written; last of all its own checksum. */
-td_status *td_manifest_write(const td_store *store, const char *directory, td_data_position position,
-                             json_t *shards) TD_MUST_USE;
+/* Counters, position, shards (borrowed), and how tables begin of which only some rows are written; `base` (borrowed; NULL: it is whole):
+ * the manifest of the checkpoint called `base_name` that its tables are changes to; last of all its own checksum, which
+ * out_checksum gets too. */
+td_status *td_manifest_write(const td_store *store, const char *directory, td_data_position position, json_t *shards,
+                             const json_t *base, const char *base_name, char out_checksum[17]) TD_MUST_USE;
+/* "": it is of a version that has none. */
+const char *td_manifest_checksum(const json_t *root);
 /* Checked: format, version, checksum, counters. *out_root: json_decref it. */
 td_status *td_manifest_read(const char *directory, json_t **out_root) TD_MUST_USE;
 /* Sets the store's counters; the position. */

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/convert.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
 
 enum { PIECE_BYTES = 4 << 20 };
@@ -14,72 +14,13 @@ enum { PIECE_BYTES = 4 << 20 };
 typedef struct loading {
     td_store *store;
     const char *directory;
-    const json_t *manifest;
-    td_safetensors **files;
-    size_t n_files;
+    json_t *manifest, *base_manifest; /* base: what this one adds changes to; NULL: it is whole */
+    td_checkpoint_files files, base;
     bool has_state;      /* the store has optimizer state: every parameter of the checkpoint must have a place */
     int32_t n_converted; /* entries whose dtype is another than the file's */
     const char *converted;
     td_dtype from, to; /* of the first one, `converted` */
 } loading;
-
-/* ---- shards --------------------------------------------------------------------------------------------------------------------- */
-
-static td_status *check_shard(const char *path, const char *file, const json_t *shard)
-{
-    const json_t *bytes = json_object_get(shard, "bytes");
-    const char *checksum = json_string_value(json_object_get(shard, "xxh64"));
-    char found[17];
-    uint64_t hash = 0;
-    int64_t length = 0;
-    TD_TRY(td_file_require_regular(path));
-    TD_TRY(td_file_size(path, &length));
-    if (json_is_integer(bytes) && json_integer_value(bytes) != length)
-        return TD_ERROR(TD_DATA_ERROR,
-                        "%s has %" PRId64 " bytes, the manifest says %lld: it is cut off or of another one", file,
-                        length, (long long)json_integer_value(bytes));
-    TD_TRY(td_file_hash(path, &hash));
-    (void)snprintf(found, sizeof found, "%016" PRIx64, hash);
-    if (strcmp(found, checksum) == 0)
-        return NULL;
-    return TD_ERROR(TD_DATA_ERROR,
-                    "%s: checksum %s, the manifest says %.32s: the file is damaged or of another checkpoint", file,
-                    found, checksum);
-}
-
-static td_status *open_shard(loading *l, const json_t *shard)
-{
-    const char *file = json_string_value(json_object_get(shard, "file"));
-    if (!file || !json_string_value(json_object_get(shard, "xxh64")) || strchr(file, '/'))
-        return td_manifest_damaged("a shard without file name or checksum");
-    char *path = td_format("%s/%s", l->directory, file);
-    td_status *status = path ? check_shard(path, file, shard) : td_checkpoint_no_memory();
-    if (!status)
-        status = td_safetensors_open(path, &l->files[l->n_files]);
-    if (!status)
-        l->n_files++;
-    td_free(path);
-    return status;
-}
-
-static td_status *open_shards(loading *l, const json_t *shards)
-{
-    TD_TRY(TD_NEW(l->files, json_array_size(shards) + 1));
-    for (size_t i = 0; i < json_array_size(shards); i++)
-        TD_TRY(open_shard(l, json_array_get(shards, i)));
-    return NULL;
-}
-
-static const td_safetensors_tensor *find_tensor(const loading *l, const char *name, const td_safetensors **out_file)
-{
-    for (size_t i = 0; i < l->n_files; i++) {
-        const td_safetensors_tensor *tensor = td_safetensors_find(l->files[i], name);
-        *out_file = l->files[i];
-        if (tensor)
-            return tensor;
-    }
-    return NULL;
-}
 
 /* ---- matching ------------------------------------------------------------------------------------------------------------------- */
 
@@ -102,16 +43,15 @@ static const json_t *table_of(const loading *l, const char *tensor)
     return json_object_get(json_object_get(l->manifest, "tables"), tensor);
 }
 
-/* Where the checkpoint has only some rows of an entry, their indices. */
-static td_status *find_rows(const loading *l, const td_store_entry *entry, const char *name, td_packed *out)
+/* Where a file has only some rows of an entry, their indices. */
+static td_status *find_rows(const td_store_entry *entry, const char *name, td_packed *out)
 {
     const td_safetensors_tensor *tensor = out->source.tensor;
-    if (!table_of(l, name))
-        return NULL;
     char *rows = td_checkpoint_rows_name(entry);
     if (!rows)
         return td_checkpoint_no_memory();
-    out->rows = find_tensor(l, rows, &out->rows_file);
+    out->rows_file = out->source.file;
+    out->rows = td_safetensors_find(out->rows_file, rows);
     td_status *status = NULL;
     if (!out->rows || out->rows->dtype != TD_I64 || out->rows->rank != 1 || tensor->rank < 1 ||
         tensor->dims[0] != out->rows->elements)
@@ -133,32 +73,66 @@ static bool types_agree(const td_packed *packed, const td_store_entry *entry, co
     return memcmp(dims, entry->tensor.dims, (size_t)tensor->rank * sizeof *dims) == 0;
 }
 
-/* The tensor of an entry, checked. */
-static td_status *match_entry(const loading *l, const td_store_entry *entry, td_packed *out)
+/* The tensors of an entry, checked: one, or of a table by rows as many as files have some of its rows. */
+typedef struct matched {
+    td_packed *items;
+    int32_t n;
+} matched;
+
+static td_status *match_file(const loading *l, const td_store_entry *entry, const char *name,
+                             const td_safetensors *file, matched *out)
+{
+    const json_t *table = table_of(l, name);
+    td_packed *packed = &out->items[out->n];
+    *packed = (td_packed){.source = {file, td_safetensors_find(file, name), entry->tensor.dtype}};
+    if (!packed->source.tensor || (out->n && !table))
+        return NULL;
+    if (table)
+        TD_TRY(find_rows(entry, name, packed));
+    if (!types_agree(packed, entry, table))
+        return refuse_shape(name, packed->source.tensor, entry);
+    out->n++;
+    return NULL;
+}
+
+static td_status *match_files(const loading *l, const td_store_entry *entry, const td_checkpoint_files *files,
+                              matched *out)
 {
     char *name = td_checkpoint_tensor_name(entry);
-    *out = (td_packed){.source.dtype = entry->tensor.dtype};
-    if (!name)
-        return td_checkpoint_no_memory();
-    out->source.tensor = find_tensor(l, name, &out->source.file);
-    td_status *status =
-        out->source.tensor ? NULL : TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
-    if (!status)
-        status = find_rows(l, entry, name, out);
-    if (!status && !types_agree(out, entry, table_of(l, name)))
-        status = refuse_shape(name, out->source.tensor, entry);
+    *out = (matched){0};
+    td_status *status = name ? TD_NEW(out->items, files->n + 1) : td_checkpoint_no_memory();
+    for (size_t f = 0; f < files->n && !status; f++)
+        status = match_file(l, entry, name, files->items[f], out);
+    if (!status && !out->n)
+        status = TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
     td_free(name);
+    if (status) {
+        td_free(out->items);
+        *out = (matched){0};
+    }
     return status;
+}
+
+/* Whether this checkpoint has only the changes of an entry. */
+static bool is_changed(const loading *l, const td_store_entry *entry)
+{
+    char *name = l->base_manifest ? td_checkpoint_tensor_name(entry) : NULL;
+    const bool changed = name && json_is_true(json_object_get(table_of(l, name), "owned"));
+    td_free(name);
+    return changed;
 }
 
 /* A parameter that the model does not have: the checkpoint is of another model. */
 static td_status *refuse_strangers(const loading *l)
 {
-    for (size_t f = 0; f < l->n_files && l->has_state; f++)
-        for (int64_t i = 0; i < td_safetensors_count(l->files[f]); i++) {
-            const char *name = td_safetensors_at(l->files[f], i)->name;
-            bool parameter = strncmp(name, "param/", 6) == 0, state = strncmp(name, "state/", 6) == 0;
-            if (!parameter && !state && strncmp(name, "rows/", 5) != 0)
+    static const char *const others[] = {"rows/", "used/", "counts/", "waiting/", "waiting_rows/", "windows/", "gone/"};
+    for (size_t f = 0; f < l->files.n && l->has_state; f++)
+        for (int64_t i = 0; i < td_safetensors_count(l->files.items[f]); i++) {
+            const char *name = td_safetensors_at(l->files.items[f], i)->name;
+            bool parameter = strncmp(name, "param/", 6) == 0, known = parameter || strncmp(name, "state/", 6) == 0;
+            for (size_t o = 0; o < sizeof others / sizeof *others; o++)
+                known = known || strncmp(name, others[o], strlen(others[o])) == 0;
+            if (!known)
                 return TD_ERROR(TD_DATA_ERROR, "\"%s\" is neither a parameter nor a state", name);
             if (parameter && td_store_find(l->store, name + 6) < 0)
                 return TD_ERROR(TD_DATA_ERROR, "the model has no parameter \"%s\": this checkpoint is of another model",
@@ -178,18 +152,38 @@ static void note_conversion(loading *l, const td_source_tensor *source)
     }
 }
 
-/* A hash table takes any ids in any order; what others take ascends. */
-static td_status *check_rows(const loading *l, const td_store_entry *entry, const td_packed *packed)
+/* A hash table takes any ids in any order; what others take ascends from file to file. */
+static td_status *check_rows(const loading *l, const td_store_entry *entry, const matched *packs)
 {
-    char *name = entry->is_hashed || !packed->rows ? NULL : td_checkpoint_tensor_name(entry);
+    int64_t before = -1;
+    if (entry->is_hashed || !packs->items[0].rows)
+        return NULL;
+    char *name = td_checkpoint_tensor_name(entry);
     if (!name)
-        return entry->is_hashed || !packed->rows ? NULL : td_checkpoint_no_memory();
+        return td_checkpoint_no_memory();
     const bool was_hashed = json_is_true(json_object_get(table_of(l, name), "hash"));
     td_free(name);
     if (was_hashed)
         return td_status_help(TD_ERROR(TD_DATA_ERROR, "\"%s\" was a hash table, and is an array here", entry->name),
                               "name it in tables.hash");
-    return td_checkpoint_check_rows(packed, entry->tensor.dims[0]);
+    for (int32_t p = 0; p < packs->n; p++)
+        TD_TRY(td_checkpoint_check_rows(&packs->items[p], entry->tensor.dims[0], &before));
+    return NULL;
+}
+
+static td_status *check_files(loading *l, const td_store_entry *entry, const td_checkpoint_files *files)
+{
+    matched packs;
+    TD_TRY(match_files(l, entry, files, &packs));
+    td_status *status = NULL;
+    for (int32_t p = 0; p < packs.n && !status; p++)
+        status = td_source_check(&packs.items[p].source);
+    if (!status)
+        status = check_rows(l, entry, &packs);
+    if (!status)
+        note_conversion(l, &packs.items[0].source);
+    td_free(packs.items);
+    return status;
 }
 
 /* A gradient that would wait for its update, of a checkpoint in which none does. */
@@ -214,16 +208,14 @@ static td_status *check_pending(const loading *l)
 
 static td_status *check_all(loading *l)
 {
-    td_packed packed;
     for (int32_t i = 0; i < l->store->n_entries; i++) {
         const td_store_entry *entry = &l->store->entries[i];
         l->has_state = l->has_state || !entry->is_parameter;
         if (has_nothing(l, entry))
             continue;
-        TD_TRY(match_entry(l, entry, &packed));
-        TD_TRY(td_source_check(&packed.source));
-        TD_TRY(check_rows(l, entry, &packed));
-        note_conversion(l, &packed.source);
+        TD_TRY(check_files(l, entry, &l->files));
+        if (is_changed(l, entry))
+            TD_TRY(td_status_prefix(check_files(l, entry, &l->base), "what it adds to"));
     }
     TD_TRY(check_pending(l));
     return refuse_strangers(l);
@@ -276,38 +268,88 @@ static td_status *take_initials(const loading *l)
     return status;
 }
 
-static td_status *load_entry(const loading *l, int32_t index, void *piece)
+static td_status *load_whole(const loading *l, int32_t index, const td_packed *packed, void *piece)
 {
-    td_packed packed;
     const td_store_entry *entry = &l->store->entries[index];
     int64_t most = PIECE_BYTES / (int64_t)td_dtype_bytes(entry->tensor.dtype);
     TD_TRY(td_store_whole_rows(entry, &most));
-    if (has_nothing(l, entry))
-        return NULL;
-    TD_TRY(match_entry(l, entry, &packed));
-    if (entry->is_remote && !l->store->remote->leads)
-        return NULL; /* the first worker loads for all */
-    if (packed.rows)
-        return td_checkpoint_read_rows(l->store, index, &packed);
-    for (int64_t first = 0; first < packed.source.tensor->elements; first += most) {
-        int64_t left = packed.source.tensor->elements - first, count = left < most ? left : most;
-        TD_TRY(td_source_read(&packed.source, first, count, piece));
+    for (int64_t first = 0, n = td_tensor_elements(&entry->tensor); first < n; first += most) {
+        int64_t count = n - first < most ? n - first : most;
+        TD_TRY(td_source_read(&packed->source, first, count, piece));
         TD_TRY(td_store_write(l->store, index, first, count, piece));
     }
     return NULL;
 }
 
+static td_status *load_entry(const loading *l, int32_t index, const td_checkpoint_files *files, bool changes,
+                             void *piece)
+{
+    matched packs;
+    const td_store_entry *entry = &l->store->entries[index];
+    if (has_nothing(l, entry) || (entry->is_remote && !l->store->remote->leads))
+        return NULL; /* the first worker loads for all */
+    TD_TRY(match_files(l, entry, files, &packs));
+    td_status *status = NULL;
+    if (!packs.items[0].rows)
+        status = load_whole(l, index, &packs.items[0], piece);
+    else if (changes)
+        status = td_checkpoint_change_rows(l->store, index, packs.items, packs.n);
+    else
+        status = td_checkpoint_read_rows(l->store, index, packs.items, packs.n);
+    td_free(packs.items);
+    return status;
+}
+
+/* The rows of a whole checkpoint, then those that changed; hash tables remember how their ids were used. */
+static td_status *load_entries(const loading *l, void *piece)
+{
+    td_store *store = l->store;
+    TD_TRY(td_checkpoint_set_windows(store, &l->files));
+    for (int32_t i = 0; i < store->n_entries; i++)
+        TD_TRY(load_entry(l, i, is_changed(l, &store->entries[i]) ? &l->base : &l->files, false, piece));
+    if (l->base_manifest) {
+        TD_TRY(td_checkpoint_read_use(store, &l->base));
+        TD_TRY(td_checkpoint_forget_gone(store, &l->files));
+    }
+    for (int32_t i = 0; i < store->n_entries && l->base_manifest; i++)
+        if (is_changed(l, &store->entries[i]))
+            TD_TRY(load_entry(l, i, &l->files, true, piece));
+    TD_TRY(td_checkpoint_read_use(store, &l->files));
+    return td_checkpoint_read_waiting(store, &l->files);
+}
+
+/* The whole checkpoint that this one adds changes to: beside it, and still what it was. */
+static td_status *open_base(loading *l)
+{
+    const json_t *base = json_object_get(l->manifest, "base");
+    const char *name = json_string_value(json_object_get(base, "directory"));
+    const char *wanted = json_string_value(json_object_get(base, "checksum"));
+    if (!base)
+        return NULL;
+    if (!name || !wanted || strchr(name, '/'))
+        return td_manifest_damaged("what it adds to has no name or checksum");
+    char *path = td_format("%s/../%s", l->directory, name);
+    td_status *status = path ? td_manifest_read(path, &l->base_manifest) : td_checkpoint_no_memory();
+    if (!status && strcmp(td_manifest_checksum(l->base_manifest), wanted) != 0)
+        status = TD_ERROR(TD_DATA_ERROR, "it is of step %lld of another run, or was written again",
+                          (long long)json_integer_value(json_object_get(l->base_manifest, "steps")));
+    if (!status)
+        status = td_checkpoint_files_open(path, l->base_manifest, &l->base);
+    td_free(path);
+    return td_status_prefix(status, "what it adds changes to, %s", name);
+}
+
 static td_status *load_all(loading *l)
 {
-    TD_TRY(open_shards(l, json_object_get(l->manifest, "shards")));
+    TD_TRY(td_checkpoint_files_open(l->directory, l->manifest, &l->files));
+    TD_TRY(open_base(l));
     TD_TRY(check_all(l));
     TD_TRY(take_initials(l));
     td_store_clear_tables(l->store);
     TD_TRY(td_store_clear_remote(l->store));
+    l->store->whole[0] = 0;
     void *piece = td_calloc(1, PIECE_BYTES);
-    td_status *status = piece ? NULL : td_checkpoint_no_memory();
-    for (int32_t i = 0; i < l->store->n_entries && !status; i++)
-        status = load_entry(l, i, piece);
+    td_status *status = piece ? load_entries(l, piece) : td_checkpoint_no_memory();
     td_free(piece);
     return status;
 }
@@ -323,18 +365,16 @@ static void say_conversions(const loading *l)
 td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position)
 {
     loading l = {.store = store, .directory = directory};
-    json_t *root = NULL;
-    td_status *status = td_manifest_read(directory, &root);
-    l.manifest = root;
+    td_status *status = td_manifest_read(directory, &l.manifest);
     if (!status)
         status = load_all(&l);
     if (!status) {
-        td_manifest_take(root, store, out_position);
+        td_manifest_take(l.manifest, store, out_position);
         say_conversions(&l);
     }
-    for (size_t i = 0; i < l.n_files; i++)
-        td_safetensors_close(l.files[i]);
-    td_free(l.files);
-    json_decref(root);
+    td_checkpoint_files_close(&l.files);
+    td_checkpoint_files_close(&l.base);
+    json_decref(l.manifest);
+    json_decref(l.base_manifest);
     return td_status_prefix(status, "checkpoint %s", directory);
 }

@@ -41,8 +41,9 @@ static json_t *list_tables(const td_store *store)
         char *name = td_checkpoint_by_rows(entry) ? td_checkpoint_tensor_name(entry) : NULL;
         const td_initializer *how = &entry->initial.how;
         json_t *one = td_checkpoint_by_rows(entry)
-                          ? json_pack("{s:I, s:i, s:f, s:f, s:b}", "rows", (json_int_t)entry->tensor.dims[0], "kind",
-                                      (int)how->kind, "a", how->a, "b", how->b, "hash", (int)entry->is_hashed)
+                          ? json_pack("{s:I, s:i, s:f, s:f, s:b, s:b}", "rows", (json_int_t)entry->tensor.dims[0],
+                                      "kind", (int)how->kind, "a", how->a, "b", how->b, "hash", (int)entry->is_hashed,
+                                      "owned", (int)entry->is_remote)
                           : NULL;
         bool good = !td_checkpoint_by_rows(entry) || (name && one && json_object_set(tables, name, one) == 0);
         json_decref(one);
@@ -63,9 +64,9 @@ static json_t *loss_scale_json(const td_store *store)
 }
 
 /* NULL: no memory. */
-static json_t *describe(const td_store *store, td_data_position position, json_t *shards, json_t *tables)
+static json_t *describe(const td_store *store, td_data_position position, json_t *shards, json_t *tables, json_t *base,
+                        char checksum[17])
 {
-    char checksum[17];
     json_t *root =
         json_pack("{s:s, s:i, s:I, s:I, s:I, s:{s:I, s:I}, s:O, s:O}", "format", format_name, "version",
                   (int)FORMAT_VERSION, "steps", (json_int_t)store->steps, "updates", (json_int_t)store->updates, "seed",
@@ -73,6 +74,8 @@ static json_t *describe(const td_store *store, td_data_position position, json_t
                   (json_int_t)position.batch, "shards", shards, "tables", tables);
     bool good =
         root && (!isfinite(store->last_loss) || json_object_set_new(root, "loss", json_real(store->last_loss)) == 0);
+    if (base)
+        good = good && json_object_set(root, "base", base) == 0;
     if (store->loss_scale.scale > 0)
         good = good && json_object_set_new(root, "loss_scale", loss_scale_json(store)) == 0;
     if (store->pending.waits)
@@ -86,16 +89,27 @@ static json_t *describe(const td_store *store, td_data_position position, json_t
     return NULL;
 }
 
-td_status *td_manifest_write(const td_store *store, const char *directory, td_data_position position, json_t *shards)
+const char *td_manifest_checksum(const json_t *root)
+{
+    const char *checksum = json_string_value(json_object_get(root, "checksum"));
+    return checksum ? checksum : "";
+}
+
+td_status *td_manifest_write(const td_store *store, const char *directory, td_data_position position, json_t *shards,
+                             const json_t *base, const char *base_name, char out_checksum[17])
 {
     json_t *tables = list_tables(store);
-    json_t *root = tables ? describe(store, position, shards, tables) : NULL;
+    json_t *adds_to =
+        base ? json_pack("{s:s, s:s}", "directory", base_name, "checksum", td_manifest_checksum(base)) : NULL;
+    json_t *root =
+        tables && (adds_to || !base) ? describe(store, position, shards, tables, adds_to, out_checksum) : NULL;
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = td_format("%s/" MANIFEST, directory);
     td_status *status = text && path ? td_file_write(path, text, strlen(text)) : td_checkpoint_no_memory();
     free(text); /* jansson's own allocation */
     td_free(path);
     json_decref(root);
     json_decref(tables);
+    json_decref(adds_to);
     return status;
 }
 

@@ -71,13 +71,6 @@ static td_status *gather(span *s, piece *p, int64_t row, int64_t *out_next)
     return NULL;
 }
 
-/* The same of rows that other ranks have; `cursor` is theirs. */
-static td_status *gather_remote(const td_store *store, const td_store_entry *entry, piece *p, int64_t *cursor)
-{
-    return store->remote->read(store->remote->self, entry->remote_table, entry->array, cursor, p->most, p->rows,
-                               p->data, &p->n);
-}
-
 int64_t td_checkpoint_row_bytes(const td_store_entry *entry)
 {
     if (entry->table)
@@ -86,19 +79,19 @@ int64_t td_checkpoint_row_bytes(const td_store_entry *entry)
     return rows ? td_tensor_elements(&entry->tensor) / rows * (int64_t)td_dtype_bytes(entry->tensor.dtype) : 0;
 }
 
-td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store *store, const td_store_entry *entry,
-                                    const char *tensor, const char *rows)
+td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_store_entry *entry, const char *tensor,
+                                    const char *rows)
 {
     const int64_t row_bytes = td_checkpoint_row_bytes(entry);
-    int64_t done = 0, row = entry->is_remote ? 0 : td_paged_table_next(entry->table, 0);
-    span s = {.table = entry->table, .array = entry->table ? &entry->table->arrays[entry->array] : NULL};
+    int64_t done = 0, row = td_paged_table_next(entry->table, 0);
+    span s = {.table = entry->table, .array = &entry->table->arrays[entry->array]};
     piece p;
     td_status *status = piece_init(&p, row_bytes);
     s.bytes = td_calloc(1, (size_t)(row_bytes > SPAN_BYTES ? row_bytes : SPAN_BYTES));
     if (!status && !s.bytes)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
     for (; row >= 0 && !status; done += p.n) {
-        status = entry->is_remote ? gather_remote(store, entry, &p, &row) : gather(&s, &p, row, &row);
+        status = gather(&s, &p, row, &row);
         if (!status)
             status = td_safetensors_write(writer, tensor, done * row_bytes, p.n * row_bytes, p.data);
         if (!status && rows)
@@ -111,19 +104,18 @@ td_status *td_checkpoint_write_rows(td_safetensors_writer *writer, const td_stor
 
 /* ---- reading -------------------------------------------------------------------------------------------------------------------- */
 
-td_status *td_checkpoint_check_rows(const td_packed *packed, int64_t table_rows)
+td_status *td_checkpoint_check_rows(const td_packed *packed, int64_t table_rows, int64_t *before)
 {
-    int64_t before = -1;
     piece p;
     td_status *status = piece_init(&p, 8);
     for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
         p.n = packed->rows->elements - done < p.most ? packed->rows->elements - done : p.most;
         status = td_safetensors_read(packed->rows_file, packed->rows, done * 8, p.n * 8, p.rows);
-        for (int64_t i = 0; i < p.n && !status; before = p.rows[i++])
-            if (p.rows[i] <= before || p.rows[i] >= table_rows)
+        for (int64_t i = 0; i < p.n && !status; *before = p.rows[i++])
+            if (p.rows[i] <= *before || p.rows[i] >= table_rows)
                 status = TD_ERROR(TD_DATA_ERROR,
                                   "\"%s\": row %" PRId64 " after row %" PRId64 " of a table of %" PRId64 " rows",
-                                  packed->rows->name, p.rows[i], before, table_rows);
+                                  packed->rows->name, p.rows[i], *before, table_rows);
     }
     piece_deinit(&p);
     return status;
@@ -201,14 +193,21 @@ static td_status *put_row(filling *f, int64_t row, const char *data)
     return NULL;
 }
 
-static td_status *fill_all(filling *f, const td_packed *packed, piece *p)
+static td_status *fill_from(filling *f, const td_packed *packed, piece *p)
 {
-    TD_TRY(open_window(f, 0));
     for (int64_t done = 0; done < packed->rows->elements; done += p->n) {
         TD_TRY(read_piece(packed, p, done, f->row_elements));
         for (int64_t i = 0; i < p->n; i++)
             TD_TRY(put_row(f, p->rows[i], p->data + i * f->row_bytes));
     }
+    return NULL;
+}
+
+static td_status *fill_all(filling *f, const td_packed *packs, int32_t n, piece *p)
+{
+    TD_TRY(open_window(f, 0));
+    for (int32_t i = 0; i < n; i++)
+        TD_TRY(fill_from(f, &packs[i], p));
     TD_TRY(close_window(f));
     while (f->first + f->n < f->total) {
         TD_TRY(open_window(f, f->first + f->n));
@@ -217,7 +216,7 @@ static td_status *fill_all(filling *f, const td_packed *packed, piece *p)
     return NULL;
 }
 
-static td_status *into_memory(td_store *store, int32_t index, const td_packed *packed)
+static td_status *into_memory(td_store *store, int32_t index, const td_packed *packs, int32_t n)
 {
     const td_tensor *tensor = &store->entries[index].tensor;
     filling f = {.store = store, .index = index, .total = tensor->dims[0]};
@@ -232,15 +231,43 @@ static td_status *into_memory(td_store *store, int32_t index, const td_packed *p
     if (!status && !f.rows)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a checkpoint");
     if (!status)
-        status = fill_all(&f, packed, &p);
+        status = fill_all(&f, packs, n, &p);
     td_free(f.rows);
     piece_deinit(&p);
     return status;
 }
 
-td_status *td_checkpoint_read_rows(td_store *store, int32_t index, const td_packed *packed)
+/* Row by row over what is there. */
+static td_status *over_memory(td_store *store, int32_t index, const td_packed *packed)
 {
-    if (store->entries[index].is_remote)
-        return into_remote(store, &store->entries[index], packed);
-    return store->entries[index].table ? into_table(&store->entries[index], packed) : into_memory(store, index, packed);
+    const td_store_entry *entry = &store->entries[index];
+    const int64_t row_bytes = td_checkpoint_row_bytes(entry);
+    const int64_t row_elements = row_bytes / (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    piece p;
+    td_status *status = piece_init(&p, row_bytes);
+    for (int64_t done = 0; done < packed->rows->elements && !status; done += p.n) {
+        status = read_piece(packed, &p, done, row_elements);
+        for (int64_t i = 0; i < p.n && !status; i++)
+            status = td_store_write(store, index, p.rows[i] * row_elements, row_elements, p.data + i * row_bytes);
+    }
+    piece_deinit(&p);
+    return status;
+}
+
+td_status *td_checkpoint_change_rows(td_store *store, int32_t index, const td_packed *packs, int32_t n)
+{
+    const td_store_entry *entry = &store->entries[index];
+    for (int32_t i = 0; i < n; i++)
+        TD_TRY(entry->is_remote ? into_remote(store, entry, &packs[i])
+               : entry->table   ? into_table(entry, &packs[i])
+                                : over_memory(store, index, &packs[i]));
+    return NULL;
+}
+
+td_status *td_checkpoint_read_rows(td_store *store, int32_t index, const td_packed *packs, int32_t n)
+{
+    const td_store_entry *entry = &store->entries[index];
+    if (!entry->is_remote && !entry->table)
+        return into_memory(store, index, packs, n);
+    return td_checkpoint_change_rows(store, index, packs, n); /* they are empty */
 }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/record.h"
+#include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
 
 enum { PIECE_BYTES = 4 << 20 };
@@ -33,8 +34,10 @@ static int64_t size_of(const td_store_entry *entry)
 
 static int64_t data_bytes(const td_store_entry *entry)
 {
+    if (entry->is_remote)
+        return 0; /* its owners write it */
     if (td_checkpoint_by_rows(entry))
-        return td_checkpoint_rows_there(entry) * (td_checkpoint_row_bytes(entry) + 8 * entry->is_parameter);
+        return entry->table->n_there * (td_checkpoint_row_bytes(entry) + 8 * entry->is_parameter);
     return td_tensor_elements(&entry->tensor) * size_of(entry);
 }
 
@@ -45,7 +48,7 @@ static td_status *declare_rows(td_safetensors_writer *writer, const td_store_ent
 {
     int64_t dims[TD_MAX_RANK];
     memcpy(dims, entry->tensor.dims, sizeof dims);
-    dims[0] = td_checkpoint_rows_there(entry);
+    dims[0] = entry->table->n_there;
     TD_TRY(td_safetensors_declare(writer, name, entry->tensor.dtype, entry->tensor.rank, dims));
     if (!entry->is_parameter)
         return NULL;
@@ -59,6 +62,8 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
 {
     for (int32_t i = begin; i < end; i++) {
         const td_store_entry *entry = &store->entries[i];
+        if (entry->is_remote)
+            continue;
         char *name = td_checkpoint_tensor_name(entry);
         td_status *status = NULL;
         if (!name)
@@ -75,12 +80,11 @@ static td_status *declare_entries(td_safetensors_writer *writer, const td_store 
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------------ */
 
-static td_status *write_rows(td_safetensors_writer *writer, const td_store *store, const td_store_entry *entry)
+static td_status *write_rows(td_safetensors_writer *writer, const td_store_entry *entry)
 {
     char *name = td_checkpoint_tensor_name(entry), *rows = td_checkpoint_rows_name(entry);
-    td_status *status = name && rows
-                            ? td_checkpoint_write_rows(writer, store, entry, name, entry->is_parameter ? rows : NULL)
-                            : td_checkpoint_no_memory();
+    td_status *status = name && rows ? td_checkpoint_write_rows(writer, entry, name, entry->is_parameter ? rows : NULL)
+                                     : td_checkpoint_no_memory();
     td_free(name);
     td_free(rows);
     return status;
@@ -89,8 +93,10 @@ static td_status *write_rows(td_safetensors_writer *writer, const td_store *stor
 static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
 {
     const td_store_entry *entry = &store->entries[index];
+    if (entry->is_remote)
+        return NULL;
     if (td_checkpoint_by_rows(entry))
-        return write_rows(writer, store, entry);
+        return write_rows(writer, entry);
     int64_t size = size_of(entry), n = td_tensor_elements(&entry->tensor), most = PIECE_BYTES / size;
     char *name = td_checkpoint_tensor_name(entry);
     td_status *status = name ? NULL : td_checkpoint_no_memory();
@@ -153,16 +159,61 @@ static td_status *write_shards(const td_store *store, const char *directory, jso
     return status;
 }
 
-td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
+/* `base` (NULL: a whole one): the manifest of the checkpoint at `base_path` that changes are added to. */
+static td_status *save(const td_store *store, const char *directory, td_data_position position, const json_t *base,
+                       const char *base_path, bool track, char out_checksum[17])
 {
+    const char *slash = base ? strrchr(base_path, '/') : NULL;
     TD_TRY(td_directory_create(directory));
-    TD_TRY(td_store_count_remote(store));
     uint64_t from = td_record_begin();
     json_t *shards = json_array();
     td_status *status = shards ? write_shards(store, directory, shards) : td_checkpoint_no_memory();
     if (!status)
-        status = td_manifest_write(store, directory, position, shards);
+        status = td_checkpoint_save_owned(store, directory, base != NULL, track, shards);
+    if (!status)
+        status =
+            td_manifest_write(store, directory, position, shards, base, slash ? slash + 1 : base_path, out_checksum);
     json_decref(shards);
     td_record_end(TD_RECORD_CHECKPOINT, 0, (uint32_t)store->steps, from, 0);
+    return status;
+}
+
+td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
+{
+    char checksum[17];
+    return td_status_prefix(save(store, directory, position, NULL, NULL, false, checksum), "checkpoint %s", directory);
+}
+
+/* The manifest at `base`, if it is the series' last whole checkpoint and all changes since are known. */
+static td_status *find_base(const td_store *store, const char *base, json_t **out_manifest)
+{
+    bool known = false;
+    *out_manifest = NULL;
+    if (!base || !store->whole[0] || !td_checkpoint_has_owners(store))
+        return NULL;
+    TD_TRY(store->remote->tracks(store->remote->self, &known));
+    td_status *status = known ? td_manifest_read(base, out_manifest) : NULL;
+    if (status || (*out_manifest && strcmp(td_manifest_checksum(*out_manifest), store->whole) != 0)) {
+        td_status_destroy(status); /* it is not there any more, or another's: a whole one needs it not */
+        json_decref(*out_manifest);
+        *out_manifest = NULL;
+    }
+    return NULL;
+}
+
+td_status *td_store_save_changes(td_store *store, const char *directory, const char *base, td_data_position position,
+                                 bool *out_whole)
+{
+    json_t *manifest = NULL;
+    char checksum[17];
+    *out_whole = false;
+    td_status *status = find_base(store, base, &manifest);
+    if (!status)
+        status = save(store, directory, position, manifest, base, true, checksum);
+    if (!status && !manifest) {
+        *out_whole = true;
+        memcpy(store->whole, checksum, sizeof checksum);
+    }
+    json_decref(manifest);
     return td_status_prefix(status, "checkpoint %s", directory);
 }

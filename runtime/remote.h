@@ -49,6 +49,22 @@ typedef struct td_remote_place {
     int64_t window_weight;          /* of all of the window's */
 } td_remote_place;
 
+/* An owner's file of a checkpoint. */
+typedef struct td_remote_file {
+    char name[32];
+    int64_t bytes;
+    uint64_t xxh64;
+} td_remote_file;
+
+/* Beyond the arrays of rows, what `write` takes of hash tables (ps/shard.h). */
+enum {
+    TD_REMOTE_USED = -1,
+    TD_REMOTE_COUNTS = -2,
+    TD_REMOTE_WAITING = -3,
+    TD_REMOTE_GONE = -4,
+    TD_REMOTE_WINDOWS = -5 /* one number, for all owners */
+};
+
 struct td_remote {
     void *self;
     int32_t replicas, own; /* of a window; those that this rank runs */
@@ -79,6 +95,14 @@ struct td_remote {
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
                        void *out_rows, int64_t *out_n);
     td_status *(*write)(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows);
+    /* Every owner writes all it has, or with `changes` what changed since it was told to `track`, as <directory>/owner-<i>.safetensors
+     * (docs/checkpoints.md); which files those are. */
+    int32_t owners;
+    td_status *(*save)(void *self, const char *directory, int64_t steps, bool changes, bool track,
+                       td_remote_file *out_files);
+    td_status *(*tracks)(void *self, bool *out_all);
+    /* Rows may have changed otherwise than by this process's pushes; NULL: nothing is kept. */
+    void (*forget_rows)(void *self);
     td_status *(*clear)(void *self, int32_t table);
     td_status *(*count)(void *self, int32_t table, int64_t *out_rows);
     td_status *(*checksum)(void *self, int32_t table, uint64_t *out_sum);

@@ -25,7 +25,6 @@ typedef struct td_store_entry {
     bool is_remote;        /* other ranks have its rows: bytes are 0, there is no address */
     int32_t remote_table;  /* the job's number of it */
     bool is_hashed;        /* a remote one is a hash table */
-    int64_t rows_there;    /* of a remote one: how many rows had begun when a checkpoint was begun */
 } td_store_entry;
 
 /* A copy of a parameter on a device that reads it while it is updated on the host: partition/offload.c. No checkpoint has it, and
@@ -61,8 +60,10 @@ struct td_store {
     td_loss_scale loss_scale; /* all zero until a plan with one runs */
     td_pending pending;       /* since the last window that ended */
     double last_loss;         /* of the last update; NaN: none yet */
-    const td_remote *remote;  /* of the plan it was made for; NULL: this process has all */
-    td_page_pool pool;        /* of the tables that are not simply in memory */
+    char whole
+        [17]; /* checksum of the manifest of the last whole checkpoint of a series, from which on changes are noted */
+    const td_remote *remote; /* of the plan it was made for; NULL: this process has all */
+    td_page_pool pool;       /* of the tables that are not simply in memory */
     td_paged_table *tables;
     int32_t n_tables;
     int64_t paging_bytes;   /* what they may hold, their books included */
@@ -119,8 +120,6 @@ td_status *td_store_read_remote(const td_store *store, const td_store_entry *ent
                                 void *out) TD_MUST_USE;
 td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, int64_t first, int64_t n,
                                  const void *data) TD_MUST_USE;
-/* Before a checkpoint: rows_there of all. */
-td_status *td_store_count_remote(const td_store *store) TD_MUST_USE;
 /* Before one is loaded: no row has begun. */
 td_status *td_store_clear_remote(td_store *store) TD_MUST_USE;
 /* Makes a number of elements one that an entry can be read and written by: whole rows of a served table, anything elsewhere. */

@@ -176,17 +176,10 @@ td_status *td_store_write_remote(td_store *store, const td_store_entry *entry, i
     return status;
 }
 
-td_status *td_store_count_remote(const td_store *store)
-{
-    for (int32_t i = 0; i < store->n_entries; i++)
-        if (store->entries[i].is_remote)
-            TD_TRY(store->remote->count(store->remote->self, store->entries[i].remote_table,
-                                        &store->entries[i].rows_there));
-    return NULL;
-}
-
 td_status *td_store_clear_remote(td_store *store)
 {
+    if (store->remote && store->remote->forget_rows)
+        store->remote->forget_rows(store->remote->self);
     if (store->remote && !store->remote->leads)
         return NULL; /* the first worker loads for all */
     for (int32_t i = 0; i < store->n_entries; i++)

@@ -44,6 +44,7 @@ typedef struct td_job_options {
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
     double notice_s;      /* so long a silence is worth a warning; 0: 2 */
     double patience_s;    /* so long may a rank that lives not answer; 0: 600 */
+    int64_t cache_bytes;  /* of rows that a worker keeps between pulls; 0: none. The bits are the same */
     uint64_t fingerprint; /* of what all ranks must agree on; another one is refused at the start */
 } td_job_options;
 
@@ -140,6 +141,13 @@ enum { TD_JOB_STALENESS = 66 };
 /* Of all pulls for training that this job's servers have answered, how many were behind the pulling worker's own pushes by 0, 1,
  * ... windows of the slowest replica; the last counts all beyond. Any worker, before it leaves. */
 td_status *td_job_staleness(td_job *job, int64_t out_pulls[TD_JOB_STALENESS]) TD_MUST_USE;
+
+/* Rows that a worker with a cache wanted of tables where it may keep some, and how many of them it had. Of trained tables those are
+ * rows to evaluate with: training changes each row that it pulls. */
+typedef struct td_job_cached {
+    int64_t rows, hits;
+} td_job_cached;
+td_job_cached td_job_count_cached(const td_job *job);
 
 /* ---- hash tables without a job ---- */
 

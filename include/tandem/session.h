@@ -70,6 +70,11 @@ typedef struct td_data_position {
     int64_t epoch, batch;
 } td_data_position;
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position) TD_MUST_USE;
+/* One of a series: of tables that servers have, and of hash tables, only the rows that changed or went since the last one of the
+ * series that was whole, which must lie at `base`, beside `directory` and as long as that is needed. Whole (*out_whole) without a base,
+ * or where not all changes since are known: the first after a load, say. */
+td_status *td_store_save_changes(td_store *store, const char *directory, const char *base, td_data_position position,
+                                 bool *out_whole) TD_MUST_USE;
 td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position) TD_MUST_USE;
 
 /* Parameters from a safetensors file of another program, as PyTorch's state dictionaries are saved.

@@ -45,14 +45,15 @@ static td_status *mark(td_store *store, int64_t steps, float number)
 static int save_and_die(int64_t steps, uint64_t n)
 {
     td_store *store = NULL;
+    td_checkpoint_series series = {.keep = 2};
     OR_BAD(open_store(&store));
     OR_BAD(mark(store, 10, 1));
-    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, 10}, 2, NULL));
+    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, 10}, &series, NULL));
     OR_BAD(mark(store, 20, 2));
-    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, 20}, 2, NULL));
+    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, 20}, &series, NULL));
     OR_BAD(mark(store, steps, 3));
     td_file_die_at(n);
-    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, steps}, 2, NULL));
+    OR_BAD(td_checkpoint_save(store, "points", (td_data_position){0, steps}, &series, NULL));
     return GOOD;
 }
 

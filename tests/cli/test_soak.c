@@ -133,11 +133,12 @@ static bool tell(void *context, const td_step_report *report)
 static td_status *train(td_session *session, td_store *store, const char *checkpoints, int pipe_end)
 {
     source s = {.at = td_store_steps(store) * window};
+    td_checkpoint_series series = {.keep = 2};
     for (int64_t done = s.at / window; done < steps_wanted; done = td_store_steps(store)) {
         s.end = window * (done + EVERY - done % EVERY < steps_wanted ? done + EVERY - done % EVERY : steps_wanted);
         TD_TRY(td_session_run(session, &(td_source){&s, next, release}, 0, tell, &pipe_end));
         if (checkpoints)
-            TD_TRY(td_checkpoint_save(store, checkpoints, (td_data_position){0, s.end}, 2, NULL));
+            TD_TRY(td_checkpoint_save(store, checkpoints, (td_data_position){0, s.end}, &series, NULL));
     }
     record last = {0};
     TD_TRY(td_store_checksum(store, &last.bits));
