@@ -205,7 +205,8 @@ static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_
     for (int32_t p = 0; p < n; p++)
         bytes += parts[p].n * row_bytes_of(job, parts[p].table, 0);
     for (int32_t s = 0; s < job->servers; s++)
-        all_far = all_far && s != job->server && !td_comm_is_near(job->comm, job->server_ranks[s]);
+        all_far = all_far && job->server_ranks[s] != td_comm_rank(job->comm) &&
+                  !td_comm_is_near(job->comm, job->server_ranks[s]);
     *out_rows = parts[0].rows;
     return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS, bytes + 1, out_rows) : NULL;
 }
@@ -462,7 +463,11 @@ static td_status *read_rows(void *self, int32_t table, int32_t array, int64_t *c
                           .words = {(uint64_t)table, (uint64_t)array, (uint64_t)(*cursor & mask), (uint64_t)most}};
     td_parcel answer = {.data = room, .bytes = most * (row_bytes + (int64_t)sizeof *out_keys)};
     TD_TRY(ask(job, server, &question, &answer));
-    *out_n = (int64_t)answer.words[0];
+    const int64_t n = (int64_t)answer.words[0];
+    if (n < 0 || n > most || answer.bytes != n * (row_bytes + (int64_t)sizeof *out_keys))
+        return TD_ERROR(TD_INTERNAL, "server %d answers with %" PRId64 " rows in %" PRId64 " bytes", server, n,
+                        answer.bytes);
+    *out_n = n;
     memcpy(out_keys, room, (size_t)*out_n * sizeof *out_keys);
     memcpy(out_rows, room + *out_n * (int64_t)sizeof *out_keys, (size_t)(*out_n * row_bytes));
     *cursor = (int64_t)answer.words[1];

@@ -432,16 +432,31 @@ static void send_to_self(td_comm *comm, td_parcel *parcel)
         arrival->parcel.data = arrival->room;
         if (parcel->bytes && !lent)
             memcpy(arrival->room, parcel->data, (size_t)parcel->bytes);
+        arrival->request.freed_by_answer = parcel->answer != NULL;
         if (parcel->answer && parcel->answer->buffer) {
             arrival->request.answer = parcel->answer->data;
             arrival->request.answer_bytes = parcel->answer->bytes;
-            arrival->request.freed_by_answer = true;
         }
         td_comm_keep(comm, arrival);
         td_comm_complete(comm, arrival);
     }
     td_comm_check(comm, parcel);
     pthread_cond_broadcast(&comm->changed);
+}
+
+/* Under the mutex. */
+static void submit(td_comm *comm, td_parcel *parcel)
+{
+    td_comm_lend(comm, parcel);
+    if (parcel->answer)
+        parcel->answer->question = parcel;
+    if (parcel->peer == comm->rank) {
+        send_to_self(comm, parcel);
+        return;
+    }
+    *comm->submitted_end = parcel;
+    comm->submitted_end = &parcel->next;
+    td_near_ring_own(comm->near);
 }
 
 void td_comm_send(td_comm *comm, td_parcel *parcel)
@@ -452,19 +467,10 @@ void td_comm_send(td_comm *comm, td_parcel *parcel)
     parcel->is_receive = parcel->letter_out = parcel->done = false;
     parcel->question = NULL;
     parcel->lent = NULL;
+    parcel->lending = -1;
     pthread_mutex_lock(&comm->mutex);
-    td_comm_lend(comm, parcel);
-    if (parcel->answer)
-        parcel->answer->question = parcel;
-    if (comm->failure) {
-        /* its wait says so */
-    } else if (parcel->peer == comm->rank) {
-        send_to_self(comm, parcel);
-    } else {
-        *comm->submitted_end = parcel;
-        comm->submitted_end = &parcel->next;
-        td_near_ring_own(comm->near);
-    }
+    if (!comm->failure) /* else its wait says so */
+        submit(comm, parcel);
     pthread_mutex_unlock(&comm->mutex);
 }
 

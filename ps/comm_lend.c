@@ -13,7 +13,6 @@ static bool may_lend(const td_comm *comm, const td_parcel *parcel)
 
 void td_comm_lend(td_comm *comm, td_parcel *parcel)
 {
-    parcel->lending = -1;
     if (!may_lend(comm, parcel))
         return;
     parcel->lending = 0;

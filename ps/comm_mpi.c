@@ -340,6 +340,47 @@ static void drop_ended(td_comm_engine *e)
     e->n = kept;
 }
 
+/* Whether a letter of so many bytes is one: it comes from another process. */
+static bool is_letter(const td_letter *letter, int64_t bytes)
+{
+    const int64_t head = (int64_t)offsetof(td_letter, inlined);
+    if (bytes < head || letter->bytes < 0 || letter->lending < -1 || letter->lending >= TD_LENDINGS)
+        return false;
+    const bool inlined = letter->lending < 0 && !letter->in_place && letter->bytes <= TD_COMM_INLINE;
+    return bytes == head + (inlined ? letter->bytes : 0) &&
+           (letter->kind >= TD_REQUESTS || letter->bytes < TD_COMM_INLINE);
+}
+
+static void take_letter(td_comm_engine *e, int32_t peer, const td_letter *letter, const MPI_Status *status)
+{
+    int bytes = 0;
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    if (!is_letter(letter, bytes))
+        td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s (rank %d on %s) sends %d bytes that are no letter",
+                                   e->comm->peers[peer].name, peer, e->comm->peers[peer].hello.host, bytes));
+    else if (td_engine_hear(e, peer, letter))
+        begin_message(e, peer, letter);
+}
+
+/* A request that is through, for better or worse. */
+static void take_ended(td_comm_engine *e, const td_comm_slot *what, const MPI_Status *status, int code)
+{
+    const bool letter_in = what->kind == TD_LETTER_IN;
+    const int32_t peer = letter_in ? status->MPI_SOURCE : what->parcel ? what->parcel->peer : -1;
+    const bool failed = code == MPI_ERR_IN_STATUS && status->MPI_ERROR != MPI_SUCCESS;
+    if (failed && (letter_in || what->parcel))
+        note_mpi(e, status->MPI_ERROR, "exchange messages with", peer);
+    if (letter_in) {
+        if (!failed)
+            take_letter(e, peer, what->letter, status);
+        post_letter(e, what->letter);
+    } else if (!failed) {
+        advance(e, what, chunk_bytes(what, status, e->comm->options.chunk_bytes));
+    } else if (what->kind == TD_LETTER_OUT) {
+        e->free_letters[e->n_free++] = what->letter;
+    }
+}
+
 bool td_engine_look(td_comm_engine *e)
 {
     int n = 0;
@@ -350,21 +391,10 @@ bool td_engine_look(td_comm_engine *e)
         return false;
     /* What follows adds requests at the end; those that ended keep their places until drop_ended. */
     pthread_mutex_lock(&e->comm->mutex);
-    for (int i = 0; i < n && !e->status; i++) {
-        const td_comm_slot what = e->slots[e->indices[i]];
+    for (int i = 0; i < n; i++) { /* after an error too: others' last words may be among them */
+        const td_comm_slot what = e->slots[e->indices[i]]; /* both lists may grow, and move */
         const MPI_Status status = e->statuses[i];
-        int32_t peer = what.kind == TD_LETTER_IN ? status.MPI_SOURCE : what.parcel ? what.parcel->peer : -1;
-        if (code == MPI_ERR_IN_STATUS && (what.kind == TD_LETTER_IN || what.parcel))
-            note_mpi(e, status.MPI_ERROR, "exchange messages with", peer);
-        if (e->status)
-            break;
-        if (what.kind == TD_LETTER_IN) {
-            if (td_engine_hear(e, peer, what.letter))
-                begin_message(e, peer, what.letter);
-            post_letter(e, what.letter);
-        } else {
-            advance(e, &what, chunk_bytes(&what, &status, e->comm->options.chunk_bytes));
-        }
+        take_ended(e, &what, &status, code);
     }
     pthread_mutex_unlock(&e->comm->mutex);
     drop_ended(e);

@@ -98,7 +98,7 @@ void td_comm_forget_before(td_comm *comm);
 /* The thread's whole life. */
 void *td_comm_main(void *comm);
 /* ---- comm_lend.c ---- */
-/* Under the mutex: a parcel's bytes stay where they are if its receiver can read them there. */
+/* Under the mutex: the bytes of a parcel that is to be sent stay where they are if its receiver can read them there. */
 void td_comm_lend(td_comm *comm, td_parcel *parcel);
 /* After the wait, by who waited: the bytes to where they are wanted, if they are. */
 void td_comm_take_lent(td_comm *comm, td_parcel *parcel);

@@ -219,12 +219,12 @@ td_near_place td_buffer_place(const td_buffer *buffer, const void *data)
 
 td_status *td_near_reach(td_near *near, int32_t rank, const td_near_place *place, int64_t bytes, void **out_data)
 {
-    neighbour *other = &near->ranks[rank];
     *out_data = NULL;
-    if (place->slot < 0 || place->slot >= TD_NEAR_BUFFERS || place->first < 0 || bytes < 0 ||
+    if (!td_near_is(near, rank) || place->slot < 0 || place->slot >= TD_NEAR_BUFFERS || place->first < 0 || bytes < 0 ||
         bytes > place->buffer_bytes - place->first)
         return TD_ERROR(TD_INTERNAL, "rank %d lends %lld bytes from %lld of %lld", rank, (long long)bytes,
                         (long long)place->first, (long long)place->buffer_bytes);
+    neighbour *other = &near->ranks[rank];
     mapping *known = &other->mappings[place->slot];
     if (known->id != place->id) {
         td_shared_memory_close(&known->memory);
@@ -232,6 +232,9 @@ td_status *td_near_reach(td_near *near, int32_t rank, const td_near_place *place
         TD_TRY(td_shared_memory_map(other->pid, place->file, (size_t)place->buffer_bytes, &known->memory));
         known->id = place->id;
     }
+    if ((size_t)place->buffer_bytes > known->memory.bytes)
+        return TD_ERROR(TD_INTERNAL, "rank %d lends from %lld bytes, of which %zu are known here", rank,
+                        (long long)place->buffer_bytes, known->memory.bytes);
     *out_data = (char *)known->memory.base + place->first;
     return NULL;
 }

@@ -15,6 +15,7 @@
 #include "ps/near.h"
 #include "ps/owner_file.h"
 #include "ps/protocol.h"
+#include "ps/request.h"
 #include "runtime/profiler.h"
 
 enum {
@@ -144,32 +145,13 @@ static td_status *shard_of(const td_server *server, int64_t table, td_shard **ou
     return NULL;
 }
 
-/* Where the parts of a request end, checked against its length. */
-static td_status *check_parts(const td_request *request, int64_t parts, int64_t *out_keys)
-{
-    const td_wire_part *part = request->data;
-    int64_t at = parts * (int64_t)sizeof *part;
-    *out_keys = 0;
-    if (parts < 0 || at > request->bytes)
-        return TD_ERROR(TD_INTERNAL, "a message of %" PRId64 " bytes cannot have %" PRId64 " parts", request->bytes,
-                        parts);
-    for (int64_t i = 0; i < parts; i++)
-        *out_keys += part[i].n;
-    if (*out_keys < 0 || *out_keys > (request->bytes - at) / (int64_t)sizeof(int64_t))
-        return TD_ERROR(TD_INTERNAL, "a message of %" PRId64 " bytes cannot have %" PRId64 " keys", request->bytes,
-                        *out_keys);
-    return NULL;
-}
-
 /* ---- tables ---------------------------------------------------------------------------------------------------------------- */
 
 static td_status *make_shard(td_server *server, const td_request *request)
 {
     const int64_t table = (int64_t)request->words[0];
     td_shard_definition d;
-    if (request->bytes != (int64_t)sizeof d)
-        return TD_ERROR(TD_INTERNAL, "a table's definition of %" PRId64 " bytes", request->bytes);
-    memcpy(&d, request->data, sizeof d);
+    TD_TRY(td_request_definition(request, server->n_shards, &d));
     if (d.kind == TD_SHARD_ARRAY) {
         const int64_t rows = d.rows;
         d.first = td_range(rows, server->index, server->servers);
@@ -196,7 +178,7 @@ static td_status *pull(td_server *server, const td_request *request)
     int64_t all = 0, bytes = 0;
     char *rows = NULL;
     const uint64_t from = td_record_begin();
-    TD_TRY(check_parts(request, parts, &all));
+    TD_TRY(td_request_check_parts(request, parts, &all));
     const int64_t *keys = (const int64_t *)(part + parts);
     for (int64_t i = 0; i < parts; i++) {
         td_shard *shard = NULL;
@@ -266,7 +248,7 @@ static td_status *check_push(const td_server *server, const td_request *request)
 {
     const int64_t parts = (int64_t)request->words[1];
     int64_t all = 0, bytes = 0;
-    TD_TRY(check_parts(request, parts, &all));
+    TD_TRY(td_request_check_parts(request, parts, &all));
     const td_wire_part *part = request->data;
     bytes = parts * (int64_t)(sizeof *part + TD_COEFFICIENTS * sizeof(float)) + all * (int64_t)sizeof(int64_t);
     for (int64_t i = 0; i < parts; i++) {
@@ -504,7 +486,7 @@ static td_status *read_rows(td_server *server, const td_request *request)
     const int32_t array = (int32_t)request->words[1];
     int64_t cursor = (int64_t)request->words[2], most = (int64_t)request->words[3];
     TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
-    if (array < 0 || array >= shard->n_arrays || most < 1)
+    if (array < 0 || array >= shard->n_arrays || most < 1 || most > INT32_MAX)
         return TD_ERROR(TD_INTERNAL, "\"%s\" has no array %d", shard->definition.name, array);
     const int64_t row_bytes = shard->arrays[array].row_bytes;
     int64_t *keys = NULL;
@@ -521,8 +503,9 @@ static td_status *write_rows(td_server *server, const td_request *request)
     const int64_t n = (int64_t)request->words[2];
     TD_TRY(shard_of(server, (int64_t)request->words[0], &shard));
     const int64_t row_bytes = td_shard_array_bytes(&shard->definition, array);
-    if (row_bytes < 0 || n < 0 || request->bytes != n * (row_bytes + (int64_t)sizeof(int64_t)))
-        return TD_ERROR(TD_INTERNAL, "\"%s\": rows of another length", shard->definition.name);
+    if (row_bytes < 0)
+        return TD_ERROR(TD_INTERNAL, "\"%s\" has no array %d", shard->definition.name, array);
+    TD_TRY(td_request_check_rows(request, n, row_bytes));
     const int64_t *keys = request->data;
     TD_TRY(td_shard_write(shard, array, keys, n, keys + n));
     return answer(server, request, 0, 0, 0);

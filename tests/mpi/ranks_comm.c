@@ -13,8 +13,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "ps/comm.h"
-#include "ps/near.h"
+#include "ps/comm_state.h"
 
 enum { ROUNDS = 3, REQUESTS = 20 };
 
@@ -149,6 +148,39 @@ static void ask(int64_t number)
         require(answer[i] == (unsigned char)(2 * number), "another answer");
 }
 
+static td_request *next_request(void)
+{
+    td_request *request = NULL;
+    no_error(td_comm_next_request(comm, &request));
+    require(request, "no request");
+    return request;
+}
+
+/* A question to itself is given back by its answer, and only by that: once the answer is there, what it was lent by is another's. */
+static void lend_again(void)
+{
+    const int32_t me = td_comm_rank(comm);
+    no_error(td_comm_buffer_room(comm, &question_room, 9000));
+    td_parcel in = {.peer = me, .kind = TD_REPLIES + 1, .number = 1000};
+    td_parcel first = {.peer = me, .kind = TD_REQUESTS, .number = 1000, .data = question_room.data, .bytes = 9000};
+    first.buffer = &question_room;
+    td_parcel second = first, answer = in;
+    first.answer = &in;
+    td_comm_receive(comm, &in);
+    td_comm_send(comm, &first);
+    td_request *one = next_request();
+    td_comm_send(comm, &answer);
+    no_error(td_comm_wait(comm, &in));
+    no_error(td_comm_wait(comm, &first));
+    td_comm_send(comm, &second);
+    td_request *two = next_request();
+    require(two->lending == one->lending, "another lending");
+    td_comm_free_request(comm, one);
+    require(td_near_is_lent(comm->near, two->lending), "a request is given back by the one before");
+    td_comm_free_request(comm, two);
+    no_error(td_comm_wait(comm, &second));
+}
+
 /* Nobody goes on before all are here. */
 static void meet(uint64_t number)
 {
@@ -170,6 +202,8 @@ static int exchange(void)
     pthread_t server;
     for (int64_t round = 0; round < ROUNDS; round++)
         exchange_round(round, round % 2 == 0);
+    lend_again();
+    meet(0);
     require(td_thread_create(&server, serve, NULL) == 0, "no thread");
     for (int64_t number = 0; number < REQUESTS; number++)
         ask(number);
