@@ -18,7 +18,9 @@ typedef struct folding {
     td_plan *plan;
     td_graph *graph;
     td_folded *folded;
-    int32_t *uses; /* of each value that there was: nodes that read it, and outputs */
+    int32_t *uses;    /* of each value that there was: nodes that read it, and outputs */
+    int32_t *squares; /* of each such value: a gradient_squares of it, or -1; */
+    int32_t *next;    /* of that node: another one, or -1 */
 } folding;
 
 static td_status *no_memory(const char *name)
@@ -49,14 +51,26 @@ static td_node *maker(const folding *f, int32_t value, const char *op)
     return node && is_op(node, op) ? node : NULL;
 }
 
-static void count_uses(folding *f)
+static td_status *find_uses(folding *f)
 {
-    for (int32_t n = 0; n < f->graph->n_nodes; n++)
-        for (int32_t i = 0; i < f->graph->nodes[n].n_inputs; i++)
-            if (f->graph->nodes[n].inputs[i] >= 0)
-                f->uses[f->graph->nodes[n].inputs[i]]++;
+    const td_graph *graph = f->graph;
+    TD_TRY(TD_NEW(f->uses, graph->n_values + 1));
+    TD_TRY(TD_NEW(f->squares, graph->n_values + 1));
+    TD_TRY(TD_NEW(f->next, graph->n_nodes + 1));
+    memset(f->squares, 0xff, (size_t)graph->n_values * sizeof *f->squares);
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        for (int32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0)
+                f->uses[node->inputs[i]]++;
+        if (!is_op(node, "gradient_squares"))
+            continue;
+        f->next[n] = f->squares[node->inputs[0]];
+        f->squares[node->inputs[0]] = n;
+    }
     for (int32_t i = 0; i < f->plan->n_outputs; i++)
         f->uses[f->plan->outputs[i]]++;
+    return NULL;
 }
 
 /* ---- who reads a parameter in 16 bit --------------------------------------------------------------------------------------- */
@@ -100,17 +114,12 @@ typedef struct chain {
     int32_t accumulate;                   /* the node of the sum */
 } chain;
 
-static bool is_squares_of(const td_node *node, int32_t value)
-{
-    return is_op(node, "gradient_squares") && node->inputs[0] == value;
-}
-
 /* Whether the update, or its clipping, and sums of squares alone read a value: then it need not be whole in memory. */
 static bool is_read_by_squares_alone(const folding *f, int32_t value)
 {
     int32_t squares = 0;
-    for (int32_t n = 0; n < f->graph->n_nodes; n++)
-        squares += is_squares_of(&f->graph->nodes[n], value);
+    for (int32_t n = f->squares[value]; n >= 0; n = f->next[n])
+        squares++;
     return f->uses[value] == squares + 1;
 }
 
@@ -161,8 +170,8 @@ static td_status *widen_squares(td_node *squares, const chain *c)
 /* The other readers of what the update takes apart. */
 static td_status *rewire(folding *f, const chain *c)
 {
-    for (int32_t n = 0; f->plan->reports_norm && n < f->graph->n_nodes; n++)
-        if (c->whole != c->gradient && is_squares_of(&f->graph->nodes[n], c->whole))
+    for (int32_t n = f->squares[c->whole]; c->whole != c->gradient && n >= 0; n = f->next[n])
+        if (f->graph->nodes[n].inputs[0] == c->whole) /* not yet for another parameter */
             TD_TRY(widen_squares(&f->graph->nodes[n], c));
     if (c->accumulate >= 0)
         f->plan->nodes[c->accumulate].before_last = true;
@@ -297,14 +306,14 @@ td_status *td_fold_offloaded(td_plan *plan, td_folded *out)
     find_narrow(&f);
     if (!plan->training)
         return NULL;
-    td_status *status = TD_NEW(f.uses, n_values + 1);
+    td_status *status = find_uses(&f);
     plan->graph->phase = TD_UPDATE;
-    if (!status) {
-        count_uses(&f);
+    if (!status)
         status = fold_all(&f);
-    }
     plan->graph->phase = TD_FORWARD;
     td_free(f.uses);
+    td_free(f.squares);
+    td_free(f.next);
     return status;
 }
 

@@ -27,6 +27,8 @@ typedef struct replicated {
     int32_t parameter;
     td_dtype dtype;    /* of its replicas */
     int32_t *replicas; /* on each site, or -1 */
+    int32_t *first,
+        *reader; /* nodes that read parameter v, or a cast of it: reader[first[v]] .. reader[first[v + 1] - 1] */
 } replicated;
 
 /* From the parameter, or from the copy of it that the update has made in the replica's dtype. */
@@ -88,26 +90,64 @@ static bool is_read(const replicated *r, int32_t value)
     return value >= 0 && value < r->folded->n_values && r->folded->cast_of[value] == r->parameter;
 }
 
-/* Ops of other devices read replicas of the parameter from here on. `readers`: nodes in an order that depends on names alone. */
-static td_status *replicate(const replicated *r, const int32_t *readers, int64_t n)
+/* The parameter that is read with a value: itself, or the one that it is a cast of; -1: none. */
+static int32_t read_with(const replicated *r, int32_t value)
+{
+    if (value < 0 || value >= r->folded->n_values)
+        return -1;
+    if (r->folded->cast_of[value] >= 0)
+        return r->folded->cast_of[value];
+    return r->plan->graph->values[value].class == TD_CLASS_PARAMETER ? value : -1;
+}
+
+/* Readers by parameter; each parameter's in the graph's order, which depends on names alone. */
+static td_status *find_readers(replicated *r)
+{
+    const td_graph *graph = r->plan->graph;
+    int32_t *order = NULL;
+    int64_t n = 0;
+    TD_TRY(TD_NEW(r->first, graph->n_values + 2));
+    TD_TRY(td_graph_order(graph, &order));
+    for (int32_t k = 0; k < graph->n_nodes; k++)
+        for (int32_t i = 0; i < graph->nodes[k].n_inputs; i++) {
+            const int32_t parameter = read_with(r, graph->nodes[k].inputs[i]);
+            n += parameter >= 0;
+            if (parameter >= 0)
+                r->first[parameter + 2]++;
+        }
+    td_status *status = TD_NEW(r->reader, n + 1);
+    for (int64_t v = 1; v < graph->n_values; v++)
+        r->first[v + 1] += r->first[v];
+    for (int64_t k = 0; k < graph->n_nodes && !status; k++)
+        for (int32_t i = 0; i < graph->nodes[order[k]].n_inputs; i++) {
+            const int32_t parameter = read_with(r, graph->nodes[order[k]].inputs[i]);
+            if (parameter >= 0)
+                r->reader[r->first[parameter + 1]++] = order[k];
+        }
+    td_free(order);
+    return status;
+}
+
+/* Ops of other devices read replicas of the parameter from here on. */
+static td_status *replicate(const replicated *r)
 {
     const td_plan *plan = r->plan;
     const td_plan_request *request = r->request;
     for (int32_t s = 0; s < plan->n_sites; s++)
         r->replicas[s] = -1;
-    for (int64_t k = 0; k < n; k++) {
-        int32_t site = plan->nodes[readers[k]].device;
-        if (plan->graph->nodes[readers[k]].phase == TD_UPDATE || plan->sites[site].is_host)
+    for (int32_t k = r->first[r->parameter]; k < r->first[r->parameter + 1]; k++) {
+        const int32_t reader = r->reader[k], site = plan->nodes[reader].device;
+        if (plan->graph->nodes[reader].phase == TD_UPDATE || plan->sites[site].is_host)
             continue;
-        for (int32_t i = 0; i < plan->graph->nodes[readers[k]].n_inputs; i++) {
+        for (int32_t i = 0; i < plan->graph->nodes[reader].n_inputs; i++) {
             int32_t there = -1;
-            if (!is_read(r, plan->graph->nodes[readers[k]].inputs[i]))
+            if (!is_read(r, plan->graph->nodes[reader].inputs[i]))
                 continue;
             if (!plan->training &&
                 !request->replicated(request->home_context, plan->graph->values[r->parameter].name, site, r->dtype))
                 continue;
             TD_TRY(replica_on(r, site, &there));
-            plan->graph->nodes[readers[k]].inputs[i] = there;
+            plan->graph->nodes[reader].inputs[i] = there;
         }
     }
     return NULL;
@@ -115,21 +155,21 @@ static td_status *replicate(const replicated *r, const int32_t *readers, int64_t
 
 static td_status *replicate_all(td_plan *plan, const td_plan_request *request, const td_folded *folded)
 {
-    int64_t n_nodes = plan->graph->n_nodes;
-    int32_t *order = NULL;
     replicated r = {.plan = plan, .request = request, .folded = folded};
-    TD_TRY(td_graph_order(plan->graph, &order));
     td_status *status = TD_NEW(r.replicas, plan->n_sites + 1);
+    if (!status)
+        status = find_readers(&r);
     for (int32_t v = 0; v < folded->n_values && !status; v++) {
         bool here = plan->graph->values[v].class == TD_CLASS_PARAMETER && plan->sites[plan->values[v].device].is_host;
         if (!here || !(plan->values[v].offloaded || (!plan->training && request->replicated)))
             continue;
         r.parameter = v;
         r.dtype = folded->dtype[v] == TD_F32 ? plan->graph->values[v].dtype : folded->dtype[v];
-        status = replicate(&r, order, n_nodes);
+        status = replicate(&r);
     }
-    td_free(order);
     td_free(r.replicas);
+    td_free(r.first);
+    td_free(r.reader);
     return status;
 }
 
