@@ -219,7 +219,7 @@ int64_t td_distributed_window(const td_distributed *d, const td_train_options *o
     for (int64_t i = 0; i < options->accumulate_changes.n; i++)
         if (options->accumulate_changes.items[i].accumulate > most)
             most = options->accumulate_changes.items[i].accumulate;
-    return d && d->job ? most * options->replicas : 1;
+    return d && d->job ? most * td_job_replicas(d->job) : 1;
 }
 
 td_status *td_distributed_meet(const td_distributed *d)

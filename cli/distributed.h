@@ -41,7 +41,7 @@ void td_distributed_print(const td_distributed *d, FILE *stream);
 /* Nobody goes on before all workers are here. */
 td_status *td_distributed_meet(const td_distributed *d) TD_MUST_USE;
 
-/* Batches of this worker in a window, at most; 1 in a process that is alone. */
+/* Batches of a window, of all workers, at most; 1 in a process that is alone. */
 int64_t td_distributed_window(const td_distributed *d, const td_train_options *options);
 
 /* ---- a worker's share of the data ---- */

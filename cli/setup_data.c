@@ -218,7 +218,10 @@ td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
     return status;
 }
 
-enum { LEAST_AHEAD = 4 }; /* batches beside those of a worker's windows in flight */
+enum {
+    WINDOWS_OUT = 3, /* of which a worker may have batches; the loader has room for all between them, the others' too */
+    LEAST_AHEAD = 4  /* batches beside those */
+};
 
 static td_loader_options loader_options(const td_setup *setup, td_part part)
 {
@@ -242,7 +245,7 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
     options.start_epoch = start_epoch;
     options.start_batch = start_batch;
-    int64_t window = 2 * td_distributed_window(setup->distributed, &setup->options) + LEAST_AHEAD;
+    const int64_t window = WINDOWS_OUT * td_distributed_window(setup->distributed, &setup->options) + LEAST_AHEAD;
     options.depth = window > options.depth ? (int32_t)window : options.depth;
     return td_loader_create(setup->dataset, &options, out_loader);
 }

@@ -201,10 +201,14 @@ static uint32_t next_epoch(const td_comm_engine *e)
 static void adopt(td_comm_engine *e, uint32_t epoch)
 {
     td_comm *comm = e->comm;
+    const uint64_t gone = comm->lost & ~comm->agreed;
     comm->epoch = epoch;
     comm->agreed = comm->lost;
     e->announced = 0;
     td_comm_forget_before(comm);
+    for (int32_t r = 0; r < comm->size; r++)
+        if (gone & bit(r))
+            td_near_forget(comm->near, r); /* all callers are in td_comm_recover: nobody reads there */
     td_status_destroy(comm->failure);
     comm->failure = NULL;
     comm->may_recover = comm->ready = comm->drained = comm->requests_ended = false;

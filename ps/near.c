@@ -239,6 +239,15 @@ td_status *td_near_reach(td_near *near, int32_t rank, const td_near_place *place
     return NULL;
 }
 
+void td_near_forget(td_near *near, int32_t rank)
+{
+    for (int32_t b = 0; rank < TD_NEAR_RANKS && b < TD_NEAR_BUFFERS; b++) {
+        mapping *known = &near->ranks[rank].mappings[b];
+        td_shared_memory_close(&known->memory);
+        known->id = 0;
+    }
+}
+
 /* ---- lending --------------------------------------------------------------------------------------------------------------- */
 
 void td_near_lend(td_near *near, int32_t lending)

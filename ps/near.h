@@ -78,6 +78,8 @@ td_near_place td_buffer_place(const td_buffer *buffer, const void *data);
 /* `bytes` at a near rank's place, mapped here. The mapping stays until that rank makes another buffer of the slot. */
 td_status *td_near_reach(td_near *near, int32_t rank, const td_near_place *place, int64_t bytes,
                          void **out_data) TD_MUST_USE;
+/* A rank that is lost, and whose messages nobody has any more: its buffers are not mapped from here on. */
+void td_near_forget(td_near *near, int32_t rank);
 
 /* ---- lending ---- */
 /* Marks a lending of this rank's; whoever was lent to ends it. */

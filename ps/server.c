@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
