@@ -137,7 +137,7 @@ static void give_stages(const td_plan *plan, const td_edges *edges, const int32_
     }
 }
 
-/* The parameter of a node that comes after the norm of all gradients: its clipping, its update, its refresh. -1: none. */
+/* The parameter of a node that comes after all gradients have been looked at: its clipping, its update, its refresh. -1: none. */
 static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
 {
     if (node->speculates) /* comes as soon as its gradient */
@@ -148,8 +148,8 @@ static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
     return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
 }
 
-/* The norm is known when all gradients have come, so what follows it is all of one stage: it is cut by where forward reads the
- * parameters instead. No edge leads from what follows it for one parameter to that of another. */
+/* The norm, and whether all are finite, is known when all gradients have come, so what follows is all of one stage: it is cut by
+ * where forward reads the parameters instead. No edge leads from what follows it for one parameter to that of another. */
 static td_status *cut_by_need(const td_plan *plan, const int32_t *depth, const int32_t *stage_at, int32_t n_depths,
                               int32_t *stage)
 {
@@ -183,7 +183,7 @@ td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const i
     TD_TRY_OR(status, done, TD_NEW(stage_at, c.n_depths + 1));
     cut(&c, stage_at);
     give_stages(plan, edges, order, depth, stage_at, stage);
-    if (plan->reports_norm || plan->delayed)
+    if (plan->reports_norm || plan->reports_overflow || plan->delayed)
         status = cut_by_need(plan, depth, stage_at, c.n_depths, stage);
 done:
     td_free(depth);

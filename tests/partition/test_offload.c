@@ -305,18 +305,22 @@ static void test_a_device_holds_the_gradients_of_a_few_buckets(void **state)
     model_end(&m);
 }
 
-/* A clipped update needs all gradients: they have no slots, what leaves has. */
-static void test_with_clipping_only_what_leaves_lies_in_slots(void **state)
+/* An update that is clipped, or made only where all gradients are finite, needs them all: they have no slots, what leaves has. */
+static void test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots(void **state)
 {
     (void)state;
-    model m = slot_model(TD_MIXED_BF16);
-    m.options.clip_norm = 1;
-    m.options.no_speculation = true;
-    assert_ok(model_plan(&m, many_layers(&m)));
-    td_offload_traffic t = td_plan_offload_traffic(m.plan);
-    assert_int_equal(t.gradient_slots, 0);
-    assert_int_equal(t.parameter_slots, SLOTS);
-    model_end(&m);
+    for (int clipped = 0; clipped < 2; clipped++) {
+        model m = slot_model(TD_MIXED_BF16);
+        m.options.clip_norm = clipped;
+        m.options.on_nan = TD_NAN_SKIP;
+        m.options.no_speculation = true;
+        assert_ok(model_plan(&m, many_layers(&m)));
+        td_offload_traffic t = td_plan_offload_traffic(m.plan);
+        assert_int_equal(t.gradient_slots, 0);
+        assert_int_equal(t.parameter_slots, SLOTS);
+        assert_in_range(t.parameter_slot_bytes, LAYER * 2, LAYER * 2 + 4096);
+        model_end(&m);
+    }
 }
 
 int main(void)
@@ -334,7 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32),
         cmocka_unit_test(test_gradients_and_parameters_in_flight_lie_in_four_slots),
         cmocka_unit_test(test_a_device_holds_the_gradients_of_a_few_buckets),
-        cmocka_unit_test(test_with_clipping_only_what_leaves_lies_in_slots),
+        cmocka_unit_test(test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
