@@ -219,7 +219,10 @@ int64_t td_distributed_window(const td_distributed *d, const td_train_options *o
     for (int64_t i = 0; i < options->accumulate_changes.n; i++)
         if (options->accumulate_changes.items[i].accumulate > most)
             most = options->accumulate_changes.items[i].accumulate;
-    return d && d->job ? most * td_job_replicas(d->job) : 1;
+    int64_t window = INT64_MAX;
+    if (!d || !d->job)
+        return 1;
+    return td_multiply_checked(most, td_job_replicas(d->job), &window) ? window : INT64_MAX;
 }
 
 td_status *td_distributed_meet(const td_distributed *d)

@@ -220,7 +220,8 @@ td_status *td_setup_dataset(td_section root, td_dataset **out_dataset)
 
 enum {
     WINDOWS_OUT = 3, /* of which a worker may have batches; the loader has room for all between them, the others' too */
-    LEAST_AHEAD = 4  /* batches beside those */
+    LEAST_AHEAD = 4, /* batches beside those */
+    MOST_WINDOW = 20000
 };
 
 static td_loader_options loader_options(const td_setup *setup, td_part part)
@@ -245,8 +246,14 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
     options.start_epoch = start_epoch;
     options.start_batch = start_batch;
-    const int64_t window = WINDOWS_OUT * td_distributed_window(setup->distributed, &setup->options) + LEAST_AHEAD;
-    options.depth = window > options.depth ? (int32_t)window : options.depth;
+    const int64_t window = td_distributed_window(setup->distributed, &setup->options);
+    if (window > MOST_WINDOW)
+        return TD_SECTION_ERROR(setup->root, "train.accumulate",
+                                "a window of %lld batches, over all workers, is more than the %d that a job may have; "
+                                "make data.batch larger instead",
+                                (long long)window, MOST_WINDOW);
+    const int64_t depth = WINDOWS_OUT * window + LEAST_AHEAD;
+    options.depth = depth > options.depth ? (int32_t)depth : options.depth;
     return td_loader_create(setup->dataset, &options, out_loader);
 }
 
