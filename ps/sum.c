@@ -13,12 +13,8 @@
 #include "graph/op.h"
 #include "ps/fold.h"
 #include "ps/job_state.h"
+#include "ps/rank_rows.h"
 #include "runtime/row_order.h"
-
-typedef struct micro_loss {
-    double loss;
-    int64_t weight;
-} micro_loss;
 
 /* What a replica brought; without samples it is left out. */
 typedef struct contribution {
@@ -33,12 +29,12 @@ struct td_rank_sum {
     int64_t window;
     int64_t weight; /* of all its micro-batches, once it is over */
     bool begun;
-    bool stops;         /* somebody was asked to, after this window */
-    int32_t done;       /* of this worker's replicas */
-    int64_t length;     /* elements of all dense gradients */
-    int64_t longest;    /* stretch */
-    int64_t rows_room;  /* bytes that a message of rows may have */
-    micro_loss *losses; /* of the replica under way */
+    bool stops;            /* somebody was asked to, after this window */
+    int32_t done;          /* of this worker's replicas */
+    int64_t length;        /* elements of all dense gradients */
+    int64_t longest;       /* stretch */
+    int64_t rows_room;     /* bytes that a message of rows may have */
+    td_micro_loss *losses; /* of the replica under way */
     int64_t n_losses, losses_capacity;
     void *room; /* everything below */
     int64_t room_bytes;
@@ -58,14 +54,6 @@ static bool is_sparse(const td_tensor *t)
     return t->kind == TD_ROW_SPARSE;
 }
 
-static int64_t row_elements(const td_tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t i = 1; i < t->rank; i++)
-        n *= t->dims[i];
-    return n;
-}
-
 static int64_t first_of(const td_rank_sum *s, int32_t worker)
 {
     return td_range(s->length, worker, s->job->workers);
@@ -76,11 +64,11 @@ static int64_t first_of(const td_rank_sum *s, int32_t worker)
 static void measure(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n, int32_t most_micro)
 {
     s->length = 0;
-    s->rows_room = (int64_t)sizeof(int64_t) + most_micro * (int64_t)sizeof(micro_loss);
+    s->rows_room = (int64_t)sizeof(int64_t) + most_micro * (int64_t)sizeof(td_micro_loss);
     for (int32_t i = 1; i < n; i++) {
         if (is_sparse(&inputs[i])) /* the result has room for any replica's rows, whatever this one has */
-            s->rows_room +=
-                16 + outputs[i].entries * (int64_t)(sizeof(int64_t) + (size_t)row_elements(&inputs[i]) * sizeof(float));
+            s->rows_room += 16 + outputs[i].entries *
+                                     (int64_t)(sizeof(int64_t) + (size_t)td_row_elements(&inputs[i]) * sizeof(float));
         else
             s->length += td_tensor_elements(&inputs[i]);
     }
@@ -183,14 +171,14 @@ static td_status *note_loss(td_rank_sum *s, const td_tensor *loss, const td_remo
     if (!place->samples)
         return NULL;
     TD_TRY(td_grow(&s->losses, &s->losses_capacity, s->n_losses, sizeof *s->losses));
-    s->losses[s->n_losses++] = (micro_loss){(double)*(const float *)loss->data, place->weight};
+    s->losses[s->n_losses++] = (td_micro_loss){(double)*(const float *)loss->data, place->weight};
     return NULL;
 }
 
 /* One gradient's rows, ascending; *at goes on. */
 static td_status *pack_gradient(td_rank_sum *s, const td_tensor *t, char **at)
 {
-    const int64_t n = s->n_losses ? *(const int64_t *)t->count : 0, dim = row_elements(t);
+    const int64_t n = s->n_losses ? *(const int64_t *)t->count : 0, dim = td_row_elements(t);
     const int64_t *keys = t->index;
     const float *rows = t->data;
     TD_TRY(td_row_order_find(&s->order, keys, n, t->dims[0]));
@@ -276,12 +264,22 @@ static td_status *contribute(td_rank_sum *s, const td_tensor *inputs, int32_t n,
 
 /* ---- a window's sums ------------------------------------------------------------------------------------------------------------- */
 
-static td_status *gather_rows(td_rank_sum *s)
+/* A worker has sent other bytes than its part of the window. */
+static td_status *other_part(const td_rank_sum *s, const td_parcel *parcel)
+{
+    return TD_ERROR(TD_INTERNAL,
+                    "rank %d on %s sends %" PRId64 " bytes, which are no part of the sums of window %" PRId64,
+                    parcel->peer, td_comm_host(s->job->comm, parcel->peer), parcel->bytes, s->window);
+}
+
+static td_status *gather_rows(td_rank_sum *s, const td_tensor *inputs, int32_t n)
 {
     for (int32_t r = 0; r < s->job->replicas; r++) {
         if (td_job_runs(s->job, r))
             continue;
+        const td_parcel *parcel = &s->rows_parcels[r];
         TD_TRY(td_comm_wait(s->job->comm, &s->rows_parcels[r]));
+        TD_TRY(td_rank_rows_check(parcel->data, parcel->bytes, (int64_t)parcel->words[0], inputs + 1, n - 1));
         s->of[r] = (contribution){s->rows_in + r * s->rows_room, s->theirs + r * s->longest,
                                   (int64_t)s->rows_parcels[r].words[0]};
         s->stops = s->stops || s->rows_parcels[r].words[1];
@@ -290,7 +288,7 @@ static td_status *gather_rows(td_rank_sum *s)
 }
 
 /* Adds up micro-batches in order, as one process does. */
-static void add_losses(const micro_loss *losses, int64_t n, double *sum, int64_t *weight)
+static void add_losses(const td_micro_loss *losses, int64_t n, double *sum, int64_t *weight)
 {
     for (int64_t i = 0; i < n; i++) {
         *sum += losses[i].loss * (double)losses[i].weight;
@@ -305,38 +303,20 @@ static void mean_loss(td_rank_sum *s, float *out)
     if (s->job->replicas == 1)
         add_losses(s->losses, s->n_losses, &sum, &weight);
     for (int32_t r = 0; s->job->replicas > 1 && r < s->job->replicas; r++) {
-        memcpy(&n, s->of[r].rows, sizeof n);
-        add_losses((const micro_loss *)(const void *)(s->of[r].rows + sizeof n), n, &sum, &weight);
+        const td_micro_loss *losses = td_rank_rows_losses(s->of[r].rows, &n);
+        add_losses(losses, n, &sum, &weight);
     }
     *out = (float)(sum / (double)weight);
     s->weight = weight;
 }
 
-static const char *behind_losses(const char *rows)
-{
-    int64_t n;
-    memcpy(&n, rows, sizeof n);
-    return rows + sizeof n + n * (int64_t)sizeof(micro_loss);
-}
-
-static td_fold_rows rows_at(const char **at, const td_tensor *t)
-{
-    td_fold_rows rows = {.dim = row_elements(t)};
-    memcpy(&rows.n, *at, sizeof rows.n);
-    rows.keys = (const int64_t *)(const void *)(*at + sizeof rows.n);
-    rows.rows = (const float *)(const void *)(rows.keys + rows.n);
-    const size_t bytes = (size_t)rows.n * (sizeof(int64_t) + (size_t)rows.dim * sizeof(float));
-    *at += sizeof rows.n + (bytes + 7) / 8 * 8;
-    return rows;
-}
-
 static td_status *fold_gradient(const td_rank_sum *s, const char **at, const td_tensor *input, const td_tensor *output,
                                 td_fold *fold)
 {
-    td_fold_rows rows = rows_at(&at[0], input);
+    td_fold_rows rows = td_rank_rows_next(&at[0], input);
     td_fold_begin(fold, &rows);
     for (int32_t r = 1; r < s->job->replicas; r++) {
-        rows = rows_at(&at[r], input);
+        rows = td_rank_rows_next(&at[r], input);
         TD_TRY(td_fold_add(fold, &rows));
     }
     rows = td_fold_result(fold);
@@ -357,7 +337,7 @@ static td_status *fold_rows(const td_rank_sum *s, const td_tensor *inputs, const
     td_fold fold = {0};
     td_status *status = TD_NEW(at, s->job->replicas);
     for (int32_t r = 0; r < s->job->replicas && !status; r++)
-        at[r] = behind_losses(s->of[r].rows);
+        at[r] = td_rank_rows_begin(s->of[r].rows);
     for (int32_t i = 1; i < n && !status; i++)
         if (is_sparse(&inputs[i]))
             status = fold_gradient(s, at, &inputs[i], &outputs[i], &fold);
@@ -381,6 +361,8 @@ static td_status *fold_mine(const td_rank_sum *s)
     for (int32_t r = 0; r < job->replicas; r++) {
         if (!td_job_runs(job, r))
             TD_TRY(td_comm_wait(job->comm, &s->dense_parcels[r]));
+        if (!td_job_runs(job, r) && s->dense_parcels[r].bytes != (s->of[r].samples ? n * (int64_t)sizeof(float) : 0))
+            return other_part(s, &s->dense_parcels[r]);
         if (!s->of[r].samples || !n)
             continue;
         if (any)
@@ -443,7 +425,7 @@ static void copy_alone(const td_tensor *inputs, const td_tensor *outputs, int32_
         if (is_sparse(&inputs[i])) {
             const int64_t rows = *(const int64_t *)inputs[i].count;
             *(int64_t *)outputs[i].count = rows;
-            elements = rows * row_elements(&inputs[i]);
+            elements = rows * td_row_elements(&inputs[i]);
             if (rows)
                 memcpy(outputs[i].index, inputs[i].index, (size_t)rows * sizeof(int64_t));
         }
@@ -454,7 +436,7 @@ static void copy_alone(const td_tensor *inputs, const td_tensor *outputs, int32_
 
 static td_status *sum_up(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n)
 {
-    TD_TRY(gather_rows(s));
+    TD_TRY(gather_rows(s, inputs, n));
     TD_TRY(fold_rows(s, inputs, outputs, n));
     if (!s->length)
         return NULL;
@@ -511,7 +493,7 @@ static void match_weight(const td_rank_sum *s, td_tensor *outputs, int32_t n, in
     for (int32_t i = 1; i < n; i++) {
         int64_t count = td_tensor_elements(&outputs[i]);
         if (is_sparse(&outputs[i]))
-            count = *(const int64_t *)outputs[i].count * row_elements(&outputs[i]);
+            count = *(const int64_t *)outputs[i].count * td_row_elements(&outputs[i]);
         for (int64_t k = 0; k < count; k++)
             ((float *)outputs[i].data)[k] *= factor;
     }

@@ -1,0 +1,24 @@
+/* What a worker tells every other of a replica's window: its micro-batches' losses, then of each row-sparse gradient how many rows,
+ * their keys, ascending, and the rows. Counts and keys are of 8 bytes, so every part begins at a multiple of 8. */
+#ifndef TANDEM_PS_RANK_ROWS_H
+#define TANDEM_PS_RANK_ROWS_H
+
+#include "ps/fold.h"
+#include "tandem/backend.h"
+
+typedef struct td_micro_loss {
+    double loss;
+    int64_t weight;
+} td_micro_loss;
+
+int64_t td_row_elements(const td_tensor *gradient);
+/* Whether it is that, of so many losses and of the row-sparse ones among the gradients: it comes from another process. */
+td_status *td_rank_rows_check(const char *message, int64_t bytes, int64_t losses, const td_tensor *gradients,
+                              int32_t n) TD_MUST_USE;
+const td_micro_loss *td_rank_rows_losses(const char *message, int64_t *out_n);
+/* Where the first gradient's rows are. */
+const char *td_rank_rows_begin(const char *message);
+/* One gradient's rows; *at goes on to the next one's. */
+td_fold_rows td_rank_rows_next(const char **at, const td_tensor *gradient);
+
+#endif
