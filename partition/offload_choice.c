@@ -171,7 +171,8 @@ static td_status *choose(td_plan *plan, const td_plan_request *request, movable 
     td_offload how = request->options->offload_optimizer;
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         const td_node *update = &plan->graph->nodes[n];
-        if (update->phase != TD_UPDATE || plan->graph->values[update->inputs[0]].class != TD_CLASS_PARAMETER ||
+        if (update->phase != TD_UPDATE || !update->n_inputs || update->inputs[0] < 0 || /* a question to servers */
+            plan->graph->values[update->inputs[0]].class != TD_CLASS_PARAMETER ||
             plan->sites[plan->values[update->inputs[0]].device].is_host)
             continue;
         int32_t parameter = update->inputs[0];
