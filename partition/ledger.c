@@ -196,7 +196,7 @@ static int64_t gradient_bytes(const td_plan *plan, bool *counted)
             if (copy < 0 || counted[copy])
                 continue;
             counted[copy] = true;
-            bytes += (int64_t)plan->nodes[copy].cost.bytes_read;
+            bytes += td_plan_runs(plan, copy) * (int64_t)plan->nodes[copy].cost.bytes_read;
         }
     }
     return bytes;
@@ -215,7 +215,7 @@ td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
             traffic.parameter_bytes += (int64_t)p->cost.bytes_read;
         if (p->lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0 || !plan->sites[p->device].is_host)
             continue;
-        traffic.update_bytes += (int64_t)(p->cost.bytes_read + p->cost.bytes_written);
+        traffic.update_bytes += td_plan_runs(plan, n) * (int64_t)(p->cost.bytes_read + p->cost.bytes_written);
     }
     bool *counted = td_calloc((size_t)plan->graph->n_nodes + 1, sizeof *counted);
     traffic.gradient_bytes = gradient_bytes(plan, counted);

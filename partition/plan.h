@@ -330,6 +330,8 @@ const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
 td_status *td_plan_settle_windows(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
 /* Micro-batches of a replica in the window of a step (from 1). */
 int32_t td_plan_accumulate(const td_plan *plan, int64_t step);
+/* window.c: in how many micro-batches of the longest window a node runs. */
+int64_t td_plan_runs(const td_plan *plan, int32_t node);
 /* As td_plan_copy_bytes, of a micro-batch that ends its window or does not. */
 void td_plan_copy_bytes_of(const td_plan *plan, const int64_t *extents, bool ends_window, int64_t *out_to_device,
                            int64_t *out_to_host);

@@ -52,6 +52,13 @@ static int64_t micro_batches_before_last(const td_plan *plan)
 }
 
 /* Of a micro-batch that ends its window, or does not. */
+int64_t td_plan_runs(const td_plan *plan, int32_t node)
+{
+    const td_plan_node *p = &plan->nodes[node];
+    const int64_t before_last = micro_batches_before_last(plan);
+    return p->once || p->first ? 1 : p->before_last ? before_last : 1 + before_last;
+}
+
 static double cluster_seconds(const td_plan *plan, const td_cluster *cluster, bool ends_window)
 {
     double seconds = cluster->seconds;

@@ -287,7 +287,7 @@ const char *td_ledger_class_name(td_ledger_class what);
 /* Numbers in all parameters of the model, wherever they are. */
 int64_t td_plan_parameter_count(const td_plan *plan);
 
-/* What offloading the optimizer moves in a step, at capacity. All zeros: nothing is offloaded. */
+/* What offloading the optimizer moves in a step, all micro-batches of the longest window, at capacity. All zeros: nothing is offloaded. */
 typedef struct td_offload_traffic {
     int64_t gradient_bytes; /* to the host */
     int64_t update_bytes;   /* read and written by updates of offloaded parameters, and by what clips their gradients */

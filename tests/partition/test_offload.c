@@ -323,6 +323,25 @@ static void test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots
     }
 }
 
+/* A gradient crosses in each micro-batch of a window, a parameter returns once. */
+static void test_the_traffic_of_a_step_is_that_of_its_whole_window(void **state)
+{
+    (void)state;
+    td_offload_traffic t[2];
+    for (int several = 0; several < 2; several++) {
+        model m = slot_model(TD_FP32);
+        m.options.accumulate = several ? 3 : 1;
+        assert_ok(model_plan(&m, many_layers(&m)));
+        t[several] = td_plan_offload_traffic(m.plan);
+        model_end(&m);
+    }
+    assert_true(t[0].gradient_bytes >= LAYERS * LAYER * 4);
+    assert_int_equal(t[1].gradient_bytes, 3 * t[0].gradient_bytes);
+    assert_int_equal(t[1].parameter_bytes, t[0].parameter_bytes);
+    /* the update reads the sum too; the sums before it read a gradient and a sum, and write that, twice */
+    assert_int_equal(t[1].update_bytes, t[0].update_bytes + (1 + 2 * 3) * t[0].gradient_bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32),
         cmocka_unit_test(test_gradients_and_parameters_in_flight_lie_in_four_slots),
         cmocka_unit_test(test_a_device_holds_the_gradients_of_a_few_buckets),
+        cmocka_unit_test(test_the_traffic_of_a_step_is_that_of_its_whole_window),
         cmocka_unit_test(test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

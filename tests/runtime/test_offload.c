@@ -446,7 +446,7 @@ static void check_narrow(td_precision precision, int32_t accumulate)
     int64_t parameters = td_plan_parameter_count(r[1].plan);
     td_offload_traffic traffic = td_plan_offload_traffic(r[1].plan);
     assert_int_equal(traffic.parameter_bytes, 2 * parameters);
-    assert_int_equal(traffic.gradient_bytes, 2 * parameters);
+    assert_int_equal(traffic.gradient_bytes, 2 * parameters * accumulate);
     td_session_counters n = td_session_read_counters(r[1].session);
     assert_int_equal(n.to_host_bytes, n.planned_to_host_bytes);
     assert_int_equal(n.to_device_bytes, n.planned_to_device_bytes);
