@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/idle_patterns.h"
 #include "cli/json.h"
 #include "cli/profiling.h"
 #include "cli/resumed_settings.h"
@@ -379,6 +380,7 @@ static td_status *prepare(job *j)
         TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
     if (!ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
+        td_warn_of_idle_summaries(&j->setup);
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
         TD_TRY(td_snapshots_open(&j->training.snapshots, &j->setup, j->run));
     }

@@ -10,6 +10,9 @@
 
 static td_status *wrong_type(const td_config_node *node, const td_config_key *key)
 {
+    if (node->kind != TD_NODE_SCALAR && key->type == TD_CONFIG_ENUM)
+        return TD_NODE_ERROR(node, "%s must be one of %s, not a %s", key->name, key->allowed,
+                             node->kind == TD_NODE_LIST ? "list" : "map");
     if (node->kind != TD_NODE_SCALAR)
         return TD_NODE_ERROR(node, "%s must be %s, not a %s", key->name, td_config_type_name(key->type),
                              node->kind == TD_NODE_LIST ? "list" : "map");

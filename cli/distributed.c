@@ -93,9 +93,9 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
                               .recover = recovers(root),
                               .cache_bytes = td_section_size(root, "ps.cache")};
     *out = (td_distributed){.leads = true};
+    TD_TRY(read_servers(root, &options.servers)); /* what is wrong is wrong without mpirun too */
     if (!td_job_is_wanted())
         return NULL;
-    TD_TRY(read_servers(root, &options.servers));
     if (td_section_given(root, "train.replicas"))
         options.replicas = (int32_t)td_section_int(root, "train.replicas");
     const char *consistency = td_section_string(root, "ps.consistency");

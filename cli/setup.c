@@ -5,6 +5,7 @@
 
 #include "base/glob.h"
 #include "base/memory.h"
+#include "cli/idle_patterns.h"
 #include "graph/graph.h"
 #include "partition/plan.h"
 
@@ -72,6 +73,7 @@ static td_status *open_parts(const td_config *config, td_setup *setup)
                               .batch = setup->batch};
     TD_TRY(td_model_build(&model, &setup->graph, &setup->model));
     TD_TRY(check_kept(setup));
+    TD_TRY(td_check_hash_patterns(setup));
     TD_TRY(td_setup_options(setup->root, setup->steps, &setup->options));
     if (setup->distributed)
         td_distributed_options(setup->distributed, setup->root, &setup->options);

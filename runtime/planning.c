@@ -302,6 +302,10 @@ static td_status *check_delay(const td_train_options *options)
                      "offload.delayed is true and offload.optimizer is none: an update is delayed so that the "
                      "host makes it while the device computes the next step, and no update is the host's"),
             "try: offload.optimizer: cpu, or offload.delayed: false");
+    if (options->remote && options->hashes.n)
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "offload.delayed is true and tables.hash has tables: theirs are updates of "
+                        "rows by whoever owns them, which no step makes late; leave one of both out");
     if (options->remote)
         return TD_ERROR(
             TD_INVALID_ARGUMENT,

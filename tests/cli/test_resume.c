@@ -169,6 +169,26 @@ static void test_a_pattern_that_keeps_nothing_is_an_error(void **state)
             "train.keep_fp32=[\"bottom.*\"]", SCHEDULE);
 }
 
+static void test_keys_that_name_nothing_are_said(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "tables.hash=[{match: \"tabel.*\"}]", SCHEDULE),
+                     2);
+    assert_true(says("tables.hash: \"tabel.*\" matches no parameter; did you mean \""));
+    assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "ps.servers=many", SCHEDULE), 2);
+    assert_true(says("ps.servers is \"many\"; it must be a number of ranks, or colocated"));
+    assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "tables.hash=[{}]", "--set",
+                         "offload.optimizer=cpu", "--set", "offload.delayed=true", SCHEDULE),
+                     2);
+    assert_true(says("offload.delayed is true and tables.hash has tables"));
+    assert_int_not_equal(access("idle", F_OK), 0);
+    SUCCEED("train", "x.yaml", "--run", "idle", "--set", "train.steps=1", "--set", "summary.gradients=[\"botom.*\"]",
+            "--set", "summary.texts=2", SCHEDULE);
+    assert_true(
+        says("summary.gradients: \"botom.*\" matches no parameter, so nothing is recorded for it; did you mean"));
+    assert_true(says("summary.texts: data.format synthetic has no texts, so none are recorded"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_settings_that_change_what_an_update_is_are_said),
         cmocka_unit_test(test_a_pipe_or_a_folder_in_a_checkpoint_is_refused_not_waited_for),
         cmocka_unit_test(test_a_pattern_that_keeps_nothing_is_an_error),
+        cmocka_unit_test(test_keys_that_name_nothing_are_said),
         cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
     };
     return cmocka_run_group_tests(tests, enter, leave);
