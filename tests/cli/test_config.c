@@ -160,6 +160,8 @@ static void test_wrong_values_name_the_rule(void **state)
     expect_refusal("cpu: {gemm: fast}\n", NULL, "x.yaml:1:7: cpu.gemm: \"fast\" is not one of tiles|library|reference");
     expect_refusal("cpu: {gemm: [tiles]}\n", NULL,
                    "x.yaml:1:7: cpu.gemm must be one of tiles|library|reference, not a list");
+    expect_refusal("tables: {hash: [{admit_probability: 0}]}\n", NULL,
+                   "x.yaml:1:18: tables.hash[].admit_probability: 0 is below the least allowed, 1e-09");
     expect_refusal("devices: [{name: a, memory: 12 parsecs}]\n", NULL,
                    "x.yaml:1:21: devices[].memory: \"12 parsecs\" is not a size in bytes (256MiB, 1.5GB)");
     expect_refusal("model: {name: dlrm, bottom: [4, x]}\n", NULL,
