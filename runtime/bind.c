@@ -232,12 +232,15 @@ static td_status *bind_cluster(td_session *session, int32_t index)
     TD_TRY(TD_NEW(bound->instructions, cluster->n));
     if (cluster->delegated) {
         bound->n_instructions = 1;
-        return bind_delegate(session, cluster, &bound->instructions[0]);
+        TD_TRY(bind_delegate(session, cluster, &bound->instructions[0]));
+        bound->guarded = bound->instructions[0].guarded;
+        return NULL;
     }
     for (int32_t i = 0; i < cluster->n; i++) {
         bound->n_instructions++;
         TD_TRY(bind_instruction(session, &bound->instructions[i], plan->sequence[cluster->first + i]));
         bound->delayed = bound->delayed || bound->instructions[i].delayed;
+        bound->guarded = bound->guarded || bound->instructions[i].guarded;
     }
     return NULL;
 }

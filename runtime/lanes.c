@@ -363,8 +363,10 @@ static void run_ready(td_lane *lane, td_ready item)
     if (mode != RUN_NONE) {
         double begin = td_session_now();
         /* what an asynchronous device has begun by the time its error is known, nobody can say */
-        if (lane->event && slot->ends_window && session->clusters[item.cluster].updates && mode == RUN_ALL &&
-            td_session_step_is_finite(session, item.step))
+        const td_bound_cluster *cluster = &session->clusters[item.cluster];
+        bool waited = cluster->guarded || cluster->settles; /* for the loss; it is not there yet otherwise */
+        if (lane->event && slot->ends_window && cluster->updates && mode == RUN_ALL &&
+            (!waited || td_session_step_is_finite(session, item.step)))
             atomic_store(&slot->updating, true);
         td_timeline_enter(&session->timeline, accelerator);
         td_status *status = run_cluster(lane, item.cluster, item.step, mode);

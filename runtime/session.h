@@ -61,6 +61,7 @@ typedef struct td_bound_cluster {
     int32_t n_instructions;
     bool updates; /* one of them writes state */
     bool delayed; /* one of them applies what the window before left */
+    bool guarded; /* one of them waits for the loss */
     bool settles; /* one of them settles an update that was made early */
 } td_bound_cluster;
 
