@@ -244,7 +244,7 @@ static inline __attribute__((always_inline)) void gradient_tile(const gradient_w
                                                                 int64_t count)
 {
     v16 sums[TILE] = {v16_set(0), v16_set(0), v16_set(0), v16_set(0)};
-    const float *below[TILE] = {0}; /* the pairs of i + t with the vectors before it; gcc 14 wants it set twice */
+    const float *below[TILE]; /* the pairs of i + t with the vectors before it */
     for (int t = 0; t < TILE; t++)
         below[t] = w->pairs + row_of_pairs(i + t);
     for (int32_t j = 0; j < i; j++) {
@@ -254,8 +254,9 @@ static inline __attribute__((always_inline)) void gradient_tile(const gradient_w
     }
     for (int32_t j = i; j < i + tile; j++) {
         const v16 x = v16_load_first(w->vectors[j] + k, count);
+        const float *below_j = w->pairs + row_of_pairs(j);
         for (int t = 0; t < tile; t++) {
-            const float pair = i + t == j ? 0 : j < i + t ? below[t][j] : below[j - i][i + t];
+            const float pair = i + t == j ? 0 : j < i + t ? below[t][j] : below_j[i + t];
             sums[t] = i + t == j ? sums[t] : v16_fma(v16_set(pair), x, sums[t]);
         }
     }
