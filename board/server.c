@@ -285,11 +285,21 @@ static bool is_loopback(const struct sockaddr *address)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
+/* Unreserved characters of an address (RFC 3986, 2.3), which a cookie may have too. */
+static bool is_carried_anywhere(const char *token)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    return *token && !token[strspn(token, plain)];
+}
+
 static td_status *listen_on(td_board_server *server, const char *host, int port, const struct addrinfo *found)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0u);
     server->loopback = is_loopback(found->ai_addr);
+    if (server->token && !is_carried_anywhere(server->token))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--token: it is carried by addresses and cookies"),
+                              "use letters, digits, and -._~ only");
     if (!server->loopback && !server->token)
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--host %s: other machines could read these runs", host),
                               "give a secret that they must bring: --token TEXT");

@@ -119,16 +119,21 @@ static void test_elsewhere_a_token_is_needed(void **state)
         assert_int_equal(td_status_code(status), TD_INVALID_ARGUMENT);
     td_status_destroy(status);
     assert_null(server);
-    serve("0.0.0.0", "a secret");
+    const td_board_server_options spaced = {.host = "0.0.0.0", .token = "a secret"};
+    status = td_board_server_start(board, &spaced, &server);
+    assert_int_not_equal(td_status_code(status), TD_OK);
+    td_status_destroy(status);
+    assert_null(server);
+    serve("0.0.0.0", "a~secret");
     assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
     assert_int_equal(ask("GET /api/v1/runs?token=wrong HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
     assert_int_equal(ask("GET /api/v1/events?token= HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
-    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nAuthorization: Bearer a secret\r\n" END, answer), 200);
+    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nAuthorization: Bearer a~secret\r\n" END, answer), 200);
     assert_null(strstr(answer, "Set-Cookie"));
-    assert_int_equal(ask("GET /?token=a%20secret HTTP/1.1\r\nHost: board\r\n" END, answer), 200);
-    assert_non_null(strstr(answer, "Set-Cookie: tandem_token=a secret; HttpOnly; SameSite=Strict"));
-    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nCookie: tandem_token=a secret\r\n" END, answer), 200);
-    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nCookie: tandem_token=b secret\r\n" END, answer), 401);
+    assert_int_equal(ask("GET /?token=a%7Esecret HTTP/1.1\r\nHost: board\r\n" END, answer), 200);
+    assert_non_null(strstr(answer, "Set-Cookie: tandem_token=a~secret; HttpOnly; SameSite=Strict"));
+    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nCookie: tandem_token=a~secret\r\n" END, answer), 200);
+    assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nCookie: tandem_token=b~secret\r\n" END, answer), 401);
 }
 
 static void test_listeners_and_connections_are_bounded(void **state)
