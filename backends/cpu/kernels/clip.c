@@ -2,15 +2,14 @@
  * are added up without rounding, so their number changes nothing. */
 #include <string.h>
 
-#include "backends/cpu/kernels/chunks.h"
+#include "backends/cpu/kernels/seen_gradient.h"
 #include "base/exact.h"
 
 enum { MOST_TASKS = 32, TASK_BLOCKS = 32 };
 
 /* Pieces whose squares are added in double: blocks of a dense gradient, rows of a row-sparse one. */
 typedef struct pieces {
-    const td_tensor *gradient;
-    const float *sum; /* of earlier micro-batches, to be added; NULL: none */
+    td_seen_gradient seen;
     int64_t elements, piece, n, per_task;
     td_exact *sums;
 } pieces;
@@ -33,7 +32,7 @@ static int64_t row_elements(const td_tensor *t)
 /* At capacity a row-sparse gradient has as many rows as it has room for. */
 static pieces pieces_of(const td_tensor *t, int64_t rows)
 {
-    pieces p = {.gradient = t, .elements = td_cpu_elements(t), .piece = TD_EXACT_BLOCK};
+    pieces p = {.seen = {.gradient = t, .factor = 1}, .elements = td_cpu_elements(t), .piece = TD_EXACT_BLOCK};
     if (t->kind == TD_ROW_SPARSE) {
         p.piece = row_elements(t);
         p.elements = rows * p.piece;
@@ -53,13 +52,11 @@ static int64_t tasks_of(const pieces *p)
 /* A block of a dense gradient in f32, with the sum that it belongs to: where it lies, or made in `buffer`. */
 static const float *load_block(const pieces *p, int64_t at, int64_t n, float *buffer)
 {
-    if (p->gradient->dtype == TD_F32 && !p->sum)
-        return (const float *)p->gradient->data + at;
+    if (p->seen.gradient->dtype == TD_F32 && !p->seen.sum)
+        return (const float *)p->seen.gradient->data + at;
     for (int64_t i = 0; i < n; i += TD_CHUNK) {
         const int64_t count = n - i < TD_CHUNK ? n - i : TD_CHUNK;
-        const float *gradient = td_chunk_load(p->gradient, at + i, count, buffer + i);
-        for (int64_t k = 0; p->sum && k < count; k++)
-            buffer[i + k] = p->sum[at + i + k] + gradient[k];
+        (void)td_seen_gradient_load(&p->seen, at + i, count, buffer + i);
     }
     return buffer;
 }
@@ -67,13 +64,13 @@ static const float *load_block(const pieces *p, int64_t at, int64_t n, float *bu
 static void sum_pieces(void *context, int64_t begin, int64_t end)
 {
     const pieces *p = context;
-    const bool rows = p->gradient->kind == TD_ROW_SPARSE;
+    const bool rows = p->seen.gradient->kind == TD_ROW_SPARSE;
     float buffer[TD_EXACT_BLOCK];
     td_exact *sum = &p->sums[begin / p->per_task];
     td_exact_clear(sum);
     for (int64_t i = begin; i < end; i++) {
         const int64_t at = i * p->piece, left = p->elements - at, n = left < p->piece ? left : p->piece;
-        const float *piece = rows ? (const float *)p->gradient->data + at : load_block(p, at, n, buffer);
+        const float *piece = rows ? (const float *)p->seen.gradient->data + at : load_block(p, at, n, buffer);
         td_exact_add(sum, td_sum_squares(piece, n));
     }
 }
@@ -91,8 +88,8 @@ static td_status *run_squares(const td_kernel_call *call, td_team *team, void *s
     const td_tensor *gradient = &call->inputs[0];
     pieces p = pieces_of(gradient, gradient->kind == TD_ROW_SPARSE ? *(const int64_t *)gradient->count : 0);
     p.sums = call->scratch;
-    if (call->n_inputs > 2 && call->inputs[1].kind != TD_NONE && ((const double *)call->inputs[2].data)[0] == 0)
-        p.sum = call->inputs[1].data;
+    if (call->n_inputs > 2)
+        p.seen.sum = td_earlier_sum(&call->inputs[1], &call->inputs[2]);
     td_cpu_for(team, p.n, p.per_task, sum_pieces, &p);
     td_exact total;
     td_exact_clear(&total);

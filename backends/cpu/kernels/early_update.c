@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-#include "backends/cpu/kernels/chunks.h"
+#include "backends/cpu/kernels/seen_gradient.h"
 #include "backends/cpu/kernels/update_rules.h"
 
 enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_UPDATE_MOST_STATES };
@@ -18,10 +18,9 @@ typedef struct step_work {
     const td_kernel_call *call;
     const td_update_rule *rule;
     const td_tensor *copy; /* NULL: none is made */
-    const float *sum;      /* NULL: the gradient is the whole of it */
     float *log;            /* of the parameter; each state's `stride` further */
     int64_t stride;
-    float factor;
+    td_seen_gradient seen;
     bool saves, restores, steps, past;
 } step_work;
 
@@ -47,26 +46,6 @@ static void save(const float *from, float *to, int64_t n, bool past)
     memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* Where it lies, or made in `buffer`. */
-static const float *make_gradient(const step_work *w, int64_t at, int64_t n, float *buffer)
-{
-    const float *gradient = td_chunk_load(&w->call->inputs[GRADIENT], at, n, buffer);
-    const float factor = w->factor;
-    if (w->sum) {
-        const float *sum = w->sum + at;
-        TD_INDEPENDENT
-        for (int64_t i = 0; i < n; i++)
-            buffer[i] = sum[i] + gradient[i];
-        gradient = buffer;
-    }
-    if (factor == 1) /* it would leave every number as it is */
-        return gradient;
-    TD_INDEPENDENT
-    for (int64_t i = 0; i < n; i++)
-        buffer[i] = factor * gradient[i];
-    return buffer;
-}
-
 /* Not inlined: with a whole piece GCC sees that nothing is left for the last loop, and warns. */
 __attribute__((noinline)) static void copy_out(const td_tensor *copy, int64_t at, int64_t n, const float *from)
 {
@@ -86,7 +65,8 @@ static void step_piece(const step_work *w, int64_t at, int64_t n)
         memcpy(arrays[k], w->log + k * w->stride + at, (size_t)n * sizeof(float));
     if (!w->steps)
         return;
-    w->rule->update(arrays[0], arrays + 1, make_gradient(w, at, n, buffer), n, inputs[COEFFICIENTS].data);
+    w->rule->update(arrays[0], arrays + 1, td_seen_gradient_load(&w->seen, at, n, buffer), n,
+                    inputs[COEFFICIENTS].data);
     if (w->copy)
         copy_out(w->copy, at, n, arrays[0]);
 }
@@ -109,8 +89,8 @@ static void run_step(const td_kernel_call *call, td_team *team, step_work w)
     w.rule = td_update_rule_of(call);
     w.stride = (n + 15) / 16 * 16;
     w.past = n >= LONG_LOG;
-    if (call->inputs[SUM].kind != TD_NONE && ((const double *)call->inputs[MICRO].data)[0] == 0)
-        w.sum = call->inputs[SUM].data;
+    w.seen.gradient = &call->inputs[GRADIENT];
+    w.seen.sum = td_earlier_sum(&call->inputs[SUM], &call->inputs[MICRO]);
     td_cpu_for(team, n, TD_CPU_BLOCK, step_range, &w);
 }
 
@@ -122,7 +102,7 @@ static td_status *run_early(const td_kernel_call *call, td_team *team, void *sta
     run_step(call, team,
              (step_work){.log = call->outputs[0].data,
                          .copy = call->n_outputs > 1 ? &call->outputs[1] : NULL,
-                         .factor = 1,
+                         .seen.factor = 1,
                          .saves = true,
                          .steps = true});
     return NULL;
@@ -138,10 +118,10 @@ static td_status *run_settle(const td_kernel_call *call, td_team *team, void *st
     const bool speculated = *(const double *)call->inputs[SPECULATED].data != 0;
     step_work w = {.log = call->inputs[LOG].data,
                    .copy = call->inputs[COPY].kind == TD_NONE ? NULL : &call->inputs[COPY],
-                   .factor = *(const float *)call->inputs[FACTOR].data,
+                   .seen.factor = *(const float *)call->inputs[FACTOR].data,
                    .restores = speculated,
                    .steps = *(const int64_t *)call->inputs[FIRST].data == 0};
-    bool right = speculated && w.steps && w.factor == 1;
+    bool right = speculated && w.steps && w.seen.factor == 1;
     if (!right && (w.restores || w.steps))
         run_step(call, team, w);
     return NULL;

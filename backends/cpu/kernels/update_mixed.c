@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-#include "backends/cpu/kernels/chunks.h"
+#include "backends/cpu/kernels/seen_gradient.h"
 #include "backends/cpu/kernels/update_rules.h"
 
 enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_UPDATE_MOST_STATES };
@@ -57,33 +57,11 @@ static void copy_out(const float *from, const td_tensor *copy, int64_t at, int64
     narrow(copy, at, n, from);
 }
 
-/* What a part does with its gradient before the rule sees it. */
 typedef struct mixed_part {
     const td_tensor *inputs, *copy;
-    const float *sum; /* NULL: the gradient is the whole of it */
-    float factor;
+    td_seen_gradient seen;
     int64_t rounding;
 } mixed_part;
-
-/* Elements from `at` on: where they lie, or made in `buffer`. */
-static const float *make_gradient(const mixed_part *part, int64_t at, int64_t n, float *buffer)
-{
-    const float *gradient = td_chunk_load(&part->inputs[GRADIENT], at, n, buffer);
-    const float factor = part->factor;
-    if (part->sum) {
-        const float *sum = part->sum + at;
-        TD_INDEPENDENT
-        for (int64_t i = 0; i < n; i++)
-            buffer[i] = sum[i] + gradient[i];
-        gradient = buffer;
-    }
-    if (factor == 1) /* it would leave every number as it is */
-        return gradient;
-    TD_INDEPENDENT
-    for (int64_t i = 0; i < n; i++)
-        buffer[i] = factor * gradient[i];
-    return buffer;
-}
 
 static void update_span(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
 {
@@ -99,7 +77,8 @@ static void update_span(const td_update_rule *rule, const mixed_part *part, int6
             (void)td_chunk_load(&inputs[PARAMETER], at, n, wide);
         for (int32_t s = 0; s < TD_UPDATE_MOST_STATES && inputs[STATES + s].kind != TD_NONE; s++)
             states[s] = (float *)inputs[STATES + s].data + at;
-        rule->update(parameter, states, make_gradient(part, at, n, buffer), n, inputs[COEFFICIENTS].data);
+        rule->update(parameter, states, td_seen_gradient_load(&part->seen, at, n, buffer), n,
+                     inputs[COEFFICIENTS].data);
         if (dtype != TD_F32 && part->rounding)
             td_narrow_row(wide, dtype, at, n, part->rounding, update, (uint16_t *)inputs[PARAMETER].data + at);
         else if (dtype != TD_F32)
@@ -117,13 +96,12 @@ typedef struct mixed_work {
 static mixed_part part_at(const td_kernel_call *call, int32_t index)
 {
     const td_tensor *inputs = &call->inputs[index * PART_INPUTS];
-    mixed_part part = {.inputs = inputs, .copy = call->n_outputs ? &call->outputs[index] : NULL, .factor = 1};
+    mixed_part part = {.inputs = inputs, .copy = call->n_outputs ? &call->outputs[index] : NULL};
     const td_attr *rounding = td_cpu_attr(call, "rounding");
     part.rounding = rounding && index < rounding->n_ints ? rounding->ints[index] : 0;
-    if (inputs[SUM].kind != TD_NONE && ((const double *)inputs[MICRO].data)[0] == 0)
-        part.sum = inputs[SUM].data;
-    if (inputs[FACTOR].kind != TD_NONE)
-        part.factor = *(const float *)inputs[FACTOR].data;
+    part.seen = (td_seen_gradient){.gradient = &inputs[GRADIENT],
+                                   .sum = td_earlier_sum(&inputs[SUM], &inputs[MICRO]),
+                                   .factor = inputs[FACTOR].kind == TD_NONE ? 1 : *(const float *)inputs[FACTOR].data};
     return part;
 }
 
