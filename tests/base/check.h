@@ -1,4 +1,4 @@
-/* What tests of base/ share: checking a status, and trying every allocation failure of a call. */
+/* What many tests share: checking a status, and trying every allocation failure of a call. */
 #ifndef TANDEM_TESTS_BASE_CHECK_H
 #define TANDEM_TESTS_BASE_CHECK_H
 

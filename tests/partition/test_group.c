@@ -9,6 +9,7 @@
 
 #include "tandem/ops.h"
 #include "tandem/plan.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, ROWS = 20, DIM = 4 };
 
@@ -19,16 +20,10 @@ typedef struct model {
     td_dim batch;
 } model;
 
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
-
 static void open_model(model *m)
 {
     *m = (model){.options = td_train_defaults()};
-    no_error(td_graph_create(&m->graph));
+    assert_ok(td_graph_create(&m->graph));
     m->batch = td_extent(m->graph, "B", BATCH);
     td_group(&m->options, "*", td_adagrad(0.1));
 }
@@ -51,8 +46,8 @@ static td_value bag(model *m, td_value weight, const char *name)
 static void plan(model *m, td_value x, char **out_dump)
 {
     td_value y = td_input(m->graph, "y", TD_F32, TD_SHAPE(m->batch, td_value_dim(x, 1)));
-    no_error(td_plan_train(m->graph, td_mse(x, y), &m->options, &m->plan));
-    no_error(td_plan_dump(m->plan, "group", out_dump));
+    assert_ok(td_plan_train(m->graph, td_mse(x, y), &m->options, &m->plan));
+    assert_ok(td_plan_dump(m->plan, "group", out_dump));
 }
 
 static void close_model(model *m, char *dump)
@@ -85,7 +80,7 @@ static void test_bags_are_written_into_their_concat_and_tables_updated_together(
     assert_int_equal(count(dump, " embedding_bag "), 0);
     assert_int_equal(count(dump, " concat "), 0);
     assert_int_equal(count(dump, " slice "), 0);
-    no_error(td_plan_explain(m.plan, "bag_b", &text)); /* still known by its name */
+    assert_ok(td_plan_explain(m.plan, "bag_b", &text)); /* still known by its name */
     assert_non_null(strstr(text, "runs on cpu"));
     td_text_free(text);
     close_model(&m, dump);

@@ -12,14 +12,9 @@
 #include "base/memory.h"
 #include "base/rows16.h"
 #include "ps/shard.h"
+#include "tests/base/check.h"
 
 enum { KEYS = 300, DIM = 5, MOST = 40, FIRST = 1000 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static uint64_t random_state = 1;
 
@@ -62,7 +57,7 @@ static td_shard_definition define(td_shard_kind kind, const char *rule_name, td_
                              .initial = {TD_INIT_UNIFORM, -0.5, 0.5}};
     td_optimizer settings;
     const td_slot *slots = NULL;
-    no_error(td_rule_resolve(rule, &(td_optimizer){.name = rule_name, .lr = 0.1}, &settings));
+    assert_ok(td_rule_resolve(rule, &(td_optimizer){.name = rule_name, .lr = 0.1}, &settings));
     d.n_states = td_rule_slots(rule, &settings, &slots);
     strcpy(d.rule, rule_name);
     for (int32_t s = 0; s < d.n_states; s++) {
@@ -150,7 +145,7 @@ static void check_pull(td_shard *shard, model *m)
     char raw[MOST * DIM * 4];
     bool begins = below(2);
     wire_keys_of(m, keys, n, ids);
-    no_error(td_shard_pull(shard, ids, n, begins, raw));
+    assert_ok(td_shard_pull(shard, ids, n, begins, raw));
     as_floats(m, raw, n * DIM, rows);
     for (int64_t i = 0; i < n; i++) {
         if (begins && m->definition.kind == TD_SHARD_ARRAY)
@@ -167,12 +162,12 @@ static void check_push(td_shard *shard, model *m, int64_t update)
     int64_t keys[MOST], ids[MOST] = {0}, n = pick(keys);
     float gradients[MOST * DIM], coefficients[TD_COEFFICIENTS] = {0};
     td_optimizer settings;
-    no_error(td_rule_resolve(m->rule, &(td_optimizer){.name = m->rule->name, .lr = 0.1}, &settings));
+    assert_ok(td_rule_resolve(m->rule, &(td_optimizer){.name = m->rule->name, .lr = 0.1}, &settings));
     m->rule->coefficients(&settings, 0.1, update, 0.5, coefficients);
     wire_keys_of(m, keys, n, ids);
     for (int64_t i = 0; i < n * DIM; i++)
         gradients[i] = number();
-    no_error(td_shard_push(shard, ids, n, gradients, coefficients));
+    assert_ok(td_shard_push(shard, ids, n, gradients, coefficients));
     for (int64_t i = 0; i < n; i++) {
         int64_t key = keys[i];
         begin(m, key);
@@ -187,7 +182,7 @@ static void check_remove(td_shard *shard, model *m)
 {
     int64_t keys[MOST], ids[MOST] = {0}, n = pick(keys);
     ids_of(m, keys, n, ids);
-    no_error(td_shard_remove(shard, ids, n));
+    assert_ok(td_shard_remove(shard, ids, n));
     for (int64_t i = 0; i < n; i++)
         m->begun[keys[i]] = false;
 }
@@ -234,18 +229,18 @@ static void check_all(const td_shard *shard, const model *m)
 static td_shard *moved(td_shard *shard)
 {
     td_shard *other = NULL;
-    no_error(td_shard_create(&shard->definition, &other));
+    assert_ok(td_shard_create(&shard->definition, &other));
     for (int32_t a = 0; a < shard->n_arrays; a++) {
         int64_t ids[MOST];
         char raw[MOST * DIM * 4];
         for (int64_t cursor = 0; cursor >= 0;) {
             int64_t n = td_shard_read(shard, a, &cursor, MOST, ids, raw);
-            no_error(td_shard_write(other, a, ids, n, raw));
+            assert_ok(td_shard_write(other, a, ids, n, raw));
         }
     }
     uint64_t before = 0, after = 1;
-    no_error(td_shard_checksum(shard, &before));
-    no_error(td_shard_checksum(other, &after));
+    assert_ok(td_shard_checksum(shard, &before));
+    assert_ok(td_shard_checksum(other, &after));
     assert_int_equal(before, after);
     td_shard_destroy(shard);
     return other;
@@ -256,7 +251,7 @@ static void run_operations(td_shard_kind kind, const char *rule, td_dtype dtype,
     static model m;
     td_shard *shard = NULL;
     m = (model){.rule = td_rule_find(rule), .definition = define(kind, rule, dtype)};
-    no_error(td_shard_create(&m.definition, &shard));
+    assert_ok(td_shard_create(&m.definition, &shard));
     for (int64_t i = 0; i < operations; i++) {
         int64_t what = below(1000);
         if (what < 450)
@@ -271,7 +266,7 @@ static void run_operations(td_shard_kind kind, const char *rule, td_dtype dtype,
             shard = moved(shard);
     }
     check_all(shard, &m);
-    no_error(td_shard_clear(shard));
+    assert_ok(td_shard_clear(shard));
     memset(m.begun, 0, sizeof m.begun);
     check_all(shard, &m);
     check_push(shard, &m, 1);
@@ -303,13 +298,13 @@ static void test_initial_values_do_not_depend_on_who_comes_first(void **state)
     (void)state;
     td_shard_definition d = define(TD_SHARD_HASH, "sgd", TD_F32);
     td_shard *a = NULL, *b = NULL;
-    no_error(td_shard_create(&d, &a));
-    no_error(td_shard_create(&d, &b));
+    assert_ok(td_shard_create(&d, &a));
+    assert_ok(td_shard_create(&d, &b));
     const int64_t up[3] = {td_key_of_id(3), td_key_of_id(INT64_MIN), td_key_of_id(1 + (INT64_C(1) << 33))},
                   down[3] = {up[2], up[1], up[0]};
     float x[3][DIM], y[3][DIM];
-    no_error(td_shard_pull(a, up, 3, true, x));
-    no_error(td_shard_pull(b, down, 3, true, y));
+    assert_ok(td_shard_pull(a, up, 3, true, x));
+    assert_ok(td_shard_pull(b, down, 3, true, y));
     for (int i = 0; i < 3; i++)
         assert_memory_equal(x[i], y[2 - i], sizeof x[i]);
     td_shard_destroy(a);
@@ -323,7 +318,7 @@ static void test_an_id_of_another_owner_is_refused_and_named(void **state)
     td_shard *shard = NULL;
     float row[DIM];
     const int64_t id = FIRST + KEYS;
-    no_error(td_shard_create(&d, &shard));
+    assert_ok(td_shard_create(&d, &shard));
     td_status *status = td_shard_pull(shard, &id, 1, true, row);
     assert_int_equal(td_status_code(status), TD_DATA_ERROR);
     assert_non_null(strstr(td_status_message(status), "1300"));
@@ -351,11 +346,11 @@ static void test_a_hash_shard_takes_at_most_16_bytes_and_15_percent_beyond_its_r
     td_shard *shard = NULL;
     static int64_t ids[PIECE];
     static float rows[PIECE * DIM], coefficients[TD_COEFFICIENTS];
-    no_error(td_shard_create(&d, &shard));
+    assert_ok(td_shard_create(&d, &shard));
     for (int64_t done = 0; done < ROWS; done += PIECE) {
         for (int64_t i = 0; i < PIECE; i++)
             ids[i] = td_key_of_id((done + i) * INT64_C(1000003));
-        no_error(td_shard_push(shard, ids, PIECE, rows, coefficients));
+        assert_ok(td_shard_push(shard, ids, PIECE, rows, coefficients));
         int64_t raw, more;
         td_shard_bytes(shard, &raw, &more);
         assert_int_equal(raw, (done + PIECE) * DIM * 3 * 4);

@@ -11,21 +11,7 @@
 #include "base/log.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
-
-static void expect_error(td_status *status, td_code code, const char *words)
-{
-    assert_non_null(status);
-    assert_int_equal(td_status_code(status), code);
-    if (!strstr(td_status_message(status), words))
-        fail_msg("\"%s\" does not say \"%s\"", td_status_message(status), words);
-    td_status_destroy(status);
-}
+#include "tests/base/check.h"
 
 /* ---- a model whose gradient of a batch is what the test says ------------------------------------------------------------------- */
 
@@ -56,7 +42,7 @@ typedef struct run {
 static void build(run *r, place_of_number where)
 {
     *r = (run){.options = td_train_defaults(), .rows = where != DENSE};
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1)), w;
     if (where == DENSE)
@@ -75,9 +61,9 @@ static void build(run *r, place_of_number where)
 
 static void start(run *r)
 {
-    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void stop(run *r)
@@ -148,7 +134,7 @@ static td_status *train(run *r, int64_t steps)
 static float number(const run *r)
 {
     float w = NAN;
-    no_error(td_store_read(r->store, td_store_find(r->store, "w"), r->rows ? 1 : 0, 1, &w));
+    assert_ok(td_store_read(r->store, td_store_find(r->store, "w"), r->rows ? 1 : 0, 1, &w));
     return w;
 }
 
@@ -169,7 +155,7 @@ static float folded(place_of_number where, int32_t accumulate, int32_t replicas,
     static const float gradients[] = {1e8f, 1, -1e8f, 1};
     for (int32_t i = 0; i < 4; i++)
         add_batch(&r, BATCH, gradients[i], 0);
-    no_error(train(&r, 0));
+    assert_ok(train(&r, 0));
     assert_int_equal(r.steps, 1);
     assert_int_equal(r.micro_batches[0], 4);
     assert_int_equal(r.step_samples[0], 4 * BATCH);
@@ -201,7 +187,7 @@ static void test_a_short_window_is_the_mean_of_its_samples(void **state)
             start(&r);
             add_batch(&r, 2, 3, 0);
             add_batch(&r, 1, 6, 0);
-            no_error(train(&r, 0));
+            assert_ok(train(&r, 0));
             assert_int_equal(r.step_samples[0], 3);
             assert_true(number(&r) == (reduction ? -(3 + 6 / 2.0f) : -(2 * 3 + 6) / 3.0f));
             assert_true(fabs((double)r.losses[0] - (2 * 2.25 + 9) / 3) < 1e-6); /* mean of (g / 2)^2 */
@@ -233,7 +219,7 @@ static void test_windows_follow_the_schedule_and_end_with_the_epoch(void **state
     assert_int_equal(td_plan_window(r.plan, 2), 1);
     assert_int_equal(td_plan_window(r.plan, 3), 3);
     assert_int_equal(td_plan_window(r.plan, 1000), 2);
-    no_error(train(&r, 0));
+    assert_ok(train(&r, 0));
     expect_windows(&r, 6, (int64_t[]){1, 1, 3, 2, 2, 1}); /* the ninth batch ends the first epoch */
     stop(&r);
 }
@@ -247,11 +233,11 @@ static void test_a_run_pulls_whole_windows_and_no_more(void **state)
     start(&r);
     for (int32_t i = 0; i < 10; i++)
         add_batch(&r, BATCH, 1, 0);
-    no_error(train(&r, 2));
+    assert_ok(train(&r, 2));
     expect_windows(&r, 2, (int64_t[]){3, 3});
     assert_int_equal(r.at, 6);
     r.stop_after = 3; /* a window that has begun by then still ends */
-    no_error(train(&r, 0));
+    assert_ok(train(&r, 0));
     assert_true(r.steps == 3 || r.steps == 4);
     assert_int_equal(r.at, r.steps == 3 ? 9 : 10);
     stop(&r);
@@ -274,8 +260,8 @@ static void skip_window(place_of_number where, int32_t bad)
         if (!second)
             add_batch(&without, BATCH, (float)i, 0);
     }
-    no_error(train(&r, 0));
-    no_error(train(&without, 0));
+    assert_ok(train(&r, 0));
+    assert_ok(train(&without, 0));
     expect_windows(&r, 3, (int64_t[]){3, 3, 3});
     assert_int_equal(r.skipped, 1);
     assert_int_equal(r.step_samples[1], 3 * BATCH);
@@ -304,7 +290,7 @@ static void test_one_loss_that_is_no_number_stops_before_its_window_is_applied(v
         start(&r);
         for (int32_t i = 0; i < 6; i++)
             add_batch(&r, BATCH, i == bad ? NAN : 1, 0);
-        expect_error(train(&r, 0), TD_NOT_FINITE, "step 2: the loss is nan");
+        assert_error(train(&r, 0), TD_NOT_FINITE, "step 2: the loss is nan");
         assert_int_equal(td_store_steps(r.store), 1);
         assert_true(number(&r) == -1 && td_session_is_usable(r.session));
         stop(&r);
@@ -325,12 +311,12 @@ static void test_a_window_of_batches_in_hand_is_one_step(void **state)
         for (int32_t k = 0; k < 4; k++)
             add_batch(&r, BATCH, (float)(1 + k), 0);
         td_batch batches[4] = {batch_of(&r, 0), batch_of(&r, 1), batch_of(&r, 2), batch_of(&r, 3)};
-        expect_error(td_session_step_window(r.session, batches, 4, &report), TD_INVALID_ARGUMENT,
+        assert_error(td_session_step_window(r.session, batches, 4, &report), TD_INVALID_ARGUMENT,
                      "step 1 takes 1 to 3 micro-batches (replicas x accumulate), not 4");
-        no_error(td_session_step_window(r.session, batches, 3, &report));
+        assert_ok(td_session_step_window(r.session, batches, 3, &report));
         assert_true(report.step == 1 && report.micro_batches == 3 && report.samples == 3 * BATCH);
         assert_true(report.batch == &batches[2] && number(&r) == -2); /* the mean of 1, 2, 3 */
-        no_error(td_session_step(r.session, &batches[0], &report));
+        assert_ok(td_session_step(r.session, &batches[0], &report));
         assert_true(report.step == 2 && report.micro_batches == 1);
         assert_true(number(&r) == -2 - 2 * (-2 + 0.5f)); /* 2 (w - y) */
         stop(&r);
@@ -383,7 +369,7 @@ static void test_what_cannot_be_accumulated_is_refused(void **state)
         r.options.early_lookup = cases[i].early;
         if (cases[i].from)
             td_accumulate_from(&r.options, cases[i].from, 2);
-        expect_error(td_plan_train(r.graph, r.loss, &r.options, &plan), cases[i].code, cases[i].words);
+        assert_error(td_plan_train(r.graph, r.loss, &r.options, &plan), cases[i].code, cases[i].words);
         stop(&r);
     }
 }

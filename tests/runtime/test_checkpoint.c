@@ -15,14 +15,9 @@
 #include "base/philox.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { IN = 7, BATCH = 16 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct run {
     td_graph *graph;
@@ -34,7 +29,7 @@ typedef struct run {
 
 static void open_run(run *r, bool cut, int64_t width)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, IN)),
              y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -46,9 +41,9 @@ static void open_run(run *r, bool cut, int64_t width)
     }
     td_group(&r->options, "*",
              td_adam(1e-2, .schedule = {.kind = TD_SCHEDULE_LINEAR, .warmup_steps = 3, .total_steps = 40}));
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void close_run(run *r)
@@ -70,14 +65,14 @@ static float step(run *r, int64_t at)
                           {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {BATCH, 1}, .data = y}}};
     td_batch batch = {.samples = BATCH, .n_fields = 2, .fields = fields};
     td_step_report report;
-    no_error(td_session_step(r->session, &batch, &report));
+    assert_ok(td_session_step(r->session, &batch, &report));
     return report.loss;
 }
 
 static uint64_t checksum(run *r)
 {
     uint64_t sum = 0;
-    no_error(td_store_checksum(r->store, &sum));
+    assert_ok(td_store_checksum(r->store, &sum));
     return sum;
 }
 
@@ -112,11 +107,11 @@ static void test_resume_is_bit_for_bit_across_devices(void **state)
     open_run(&first, false, 9);
     for (int i = 0; i < 10; i++)
         resumed[i] = step(&first, i);
-    no_error(td_store_save(first.store, directory, (td_data_position){2, 10}));
+    assert_ok(td_store_save(first.store, directory, (td_data_position){2, 10}));
     close_run(&first);
     open_run(&second, true, 9);
     td_data_position position;
-    no_error(td_store_load(second.store, directory, &position));
+    assert_ok(td_store_load(second.store, directory, &position));
     assert_int_equal(position.epoch, 2);
     assert_int_equal(position.batch, 10);
     assert_int_equal(td_store_steps(second.store), 10);
@@ -162,7 +157,7 @@ static void test_damage_and_other_models_are_refused_whole(void **state)
     open_run(&r, false, 9);
     (void)step(&r, 0);
     expect_refusal(&r, directory, "manifest.json");
-    no_error(td_store_save(r.store, directory, (td_data_position){0, 1}));
+    assert_ok(td_store_save(r.store, directory, (td_data_position){0, 1}));
     (void)step(&r, 1);
     open_run(&wider, false, 10);
     expect_refusal(&wider, directory, "f32[9, 7], the model's is f32[10, 7]");
@@ -171,7 +166,7 @@ static void test_damage_and_other_models_are_refused_whole(void **state)
     expect_refusal(&r, directory, "damaged");
     flip_byte(directory, "shard-0000.safetensors", -5);
     td_data_position position;
-    no_error(td_store_load(r.store, directory, &position));
+    assert_ok(td_store_load(r.store, directory, &position));
     flip_byte(directory, "manifest.json", 0);
     expect_refusal(&r, directory, "manifest.json");
     close_run(&r);

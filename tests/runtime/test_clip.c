@@ -11,14 +11,9 @@
 
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, ROWS = 12, DIM = 5 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct run {
     td_graph *graph;
@@ -32,9 +27,9 @@ typedef struct run {
 static void start(run *r)
 {
     td_group(&r->options, "*", td_sgd(1.0));
-    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void stop(run *r)
@@ -50,7 +45,7 @@ static void read_all(const run *r, const char *name, float *out, int64_t n)
 {
     int32_t index = td_store_find(r->store, name);
     assert_true(index >= 0);
-    no_error(td_store_read(r->store, index, 0, n, out));
+    assert_ok(td_store_read(r->store, index, 0, n, out));
 }
 
 /* ---- clipping ------------------------------------------------------------------------------------------------------------------ */
@@ -59,7 +54,7 @@ static void read_all(const run *r, const char *name, float *out, int64_t n)
 static run lookup_model(double clip_norm, bool cut)
 {
     run r = {.options = td_train_defaults()};
-    no_error(td_graph_create(&r.graph));
+    assert_ok(td_graph_create(&r.graph));
     td_dim batch = td_extent(r.graph, "B", BATCH);
     td_value ids = td_input(r.graph, "ids", TD_I64, TD_SHAPE(batch));
     td_value y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -89,7 +84,7 @@ static double step(run *r, int64_t samples, float change[ROWS * DIM + DIM + 1])
     for (int after = 0; after < 2; after++) {
         float *to = after ? change : before;
         if (after)
-            no_error(td_session_step(r->session, &batch, &report));
+            assert_ok(td_session_step(r->session, &batch, &report));
         read_all(r, "table", to, ROWS * DIM);
         read_all(r, "fc.weight", to + ROWS * DIM, DIM);
         read_all(r, "fc.bias", to + ROWS * DIM + DIM, 1);
@@ -149,7 +144,7 @@ static void test_a_norm_below_zero_is_refused(void **state)
     td_graph *graph = NULL;
     td_plan *plan = NULL;
     td_train_options options = td_train_defaults();
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(td_extent(graph, "B", 4), 3));
     td_value loss = td_mse(td_linear(x, 3, "fc"), x);
     td_group(&options, "*", td_sgd(0.1));
@@ -169,7 +164,7 @@ static void test_running_statistics_move_in_training_and_serve_evaluation(void *
     (void)state;
     static const float data[4] = {1, 3, 5, 7}; /* mean 4, unbiased variance 20/3 */
     run r = {.options = td_train_defaults()};
-    no_error(td_graph_create(&r.graph));
+    assert_ok(td_graph_create(&r.graph));
     td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(td_extent(r.graph, "B", 4), 1));
     r.output = td_batch_norm(x, 0, 0.5, "n");
     r.loss = td_mse(r.output, x);
@@ -179,7 +174,7 @@ static void test_running_statistics_move_in_training_and_serve_evaluation(void *
     const td_batch batch = {.samples = 4, .n_fields = 1, .fields = &field};
     td_step_report report;
     float mean, variance, weight, bias;
-    no_error(td_session_step(r.session, &batch, &report));
+    assert_ok(td_session_step(r.session, &batch, &report));
     read_all(&r, "n.running_mean", &mean, 1);
     read_all(&r, "n.running_variance", &variance, 1);
     read_all(&r, "n.weight", &weight, 1);
@@ -188,9 +183,9 @@ static void test_running_statistics_move_in_training_and_serve_evaluation(void *
     assert_true(fabsf(variance - (0.5f + 10.0f / 3)) < 1e-5f);
     td_session_destroy(r.session);
     td_plan *plan = NULL;
-    no_error(td_plan_evaluate(r.graph, &r.output, 1, &r.options, r.store, &plan));
-    no_error(td_session_create(plan, r.store, &r.session));
-    no_error(td_session_step(r.session, &batch, &report));
+    assert_ok(td_plan_evaluate(r.graph, &r.output, 1, &r.options, r.store, &plan));
+    assert_ok(td_session_create(plan, r.store, &r.session));
+    assert_ok(td_session_step(r.session, &batch, &report));
     for (int i = 0; i < 4; i++)
         assert_true(fabsf(((const float *)report.outputs[0].data)[i] -
                           ((data[i] - mean) / sqrtf(variance) * weight + bias)) < 1e-5f);

@@ -15,14 +15,9 @@
 #include "optim/rule.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, WIDTH = 13, HIDDEN = 29, BATCHES = 9, MOST = 512, PARAMETERS = 4 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static void expect_error(td_status *status, const char *words)
 {
@@ -52,7 +47,7 @@ typedef struct run {
 static run prepare(setting s)
 {
     run r = {.options = td_train_defaults()};
-    no_error(td_graph_create(&r.graph));
+    assert_ok(td_graph_create(&r.graph));
     td_dim batch = td_extent(r.graph, "B", BATCH);
     td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(batch, WIDTH)),
              y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -72,9 +67,9 @@ static run prepare(setting s)
 
 static void start(run *r)
 {
-    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void stop(run *r)
@@ -150,7 +145,7 @@ static void train(run *r, batches *b, int64_t from, int64_t to, losses *out)
     td_source source = {.self = b, .next = next_batch, .release = keep_batch};
     b->at = from;
     b->end = to;
-    no_error(td_session_run(r->session, &source, 0, on_step, out));
+    assert_ok(td_session_run(r->session, &source, 0, on_step, out));
     td_session_counters counters = td_session_read_counters(r->session);
     if (!out->skipped)
         assert_int_equal(counters.to_device_bytes + counters.to_host_bytes,
@@ -162,12 +157,12 @@ static int64_t read_entry(const run *r, int32_t index, float *out)
     td_tensor tensor;
     bool is_parameter;
     const char *device;
-    no_error(td_store_describe(r->store, index, &tensor, &is_parameter, &device));
+    assert_ok(td_store_describe(r->store, index, &tensor, &is_parameter, &device));
     int64_t n = 1;
     for (int32_t k = 0; k < tensor.rank; k++)
         n *= tensor.dims[k];
     assert_true(n <= MOST);
-    no_error(td_store_read(r->store, index, 0, n, out));
+    assert_ok(td_store_read(r->store, index, 0, n, out));
     return n;
 }
 
@@ -204,7 +199,7 @@ static void apply(reference *r, int64_t update)
     const td_rule *rule = td_rule_find("adam");
     td_optimizer settings, given = {.name = "adam", .lr = 0.01};
     float coefficients[TD_COEFFICIENTS] = {0};
-    no_error(td_rule_resolve(rule, &given, &settings));
+    assert_ok(td_rule_resolve(rule, &given, &settings));
     rule->coefficients(&settings, 0.01, update, 1 / r->divisor, coefficients);
     for (int i = 0; i < PARAMETERS; i++)
         rule->reference(r->p[i], (float *[]){r->m[i], r->v[i]}, r->gradient[i], r->n[i], coefficients);
@@ -216,8 +211,8 @@ static float compute(reference *r, run *plain, batches *b, int64_t i)
     td_step_report report;
     td_batch batch = batch_at(b, i);
     for (int k = 0; k < PARAMETERS; k++)
-        no_error(td_store_write(plain->store, r->index[k], 0, r->n[k], r->p[k]));
-    no_error(td_session_step(plain->session, &batch, &report));
+        assert_ok(td_store_write(plain->store, r->index[k], 0, r->n[k], r->p[k]));
+    assert_ok(td_session_step(plain->session, &batch, &report));
     assert_int_equal(report.n_outputs, PARAMETERS);
     for (int k = 0; k < PARAMETERS; k++)
         for (int32_t o = 0; o < report.n_outputs; o++)
@@ -342,8 +337,8 @@ static void test_a_checkpoint_carries_the_update_that_is_still_to_be_made(void *
     start(&second);
     train(&whole, &b, 0, BATCHES, &expected);
     train(&first, &b, 0, 4, &found);
-    no_error(td_store_save(first.store, place, (td_data_position){0, 4}));
-    no_error(td_store_load(second.store, place, &position));
+    assert_ok(td_store_save(first.store, place, (td_data_position){0, 4}));
+    assert_ok(td_store_load(second.store, place, &position));
     train(&second, &b, 4, BATCHES, &found);
     assert_same(&whole, &expected, &second, &found);
     s.exact = true;
@@ -351,15 +346,15 @@ static void test_a_checkpoint_carries_the_update_that_is_still_to_be_made(void *
     start(&exact);
     expect_error(td_store_load(exact.store, place, &position), "its last update is still to be made (offload.delayed)");
     train(&exact, &b, 0, 4, &none);
-    no_error(td_store_save(exact.store, place, (td_data_position){0, 4}));
+    assert_ok(td_store_save(exact.store, place, (td_data_position){0, 4}));
     s.exact = false;
     late = prepare(s);
     start(&late);
-    no_error(td_store_load(late.store, place, &position)); /* nothing waits in it */
+    assert_ok(td_store_load(late.store, place, &position)); /* nothing waits in it */
     uint64_t sums[2];
-    no_error(td_store_checksum(exact.store, &sums[0]));
+    assert_ok(td_store_checksum(exact.store, &sums[0]));
     train(&late, &b, 4, 5, &none);
-    no_error(td_store_checksum(late.store, &sums[1]));
+    assert_ok(td_store_checksum(late.store, &sums[1]));
     assert_true(sums[0] == sums[1]);
     (void)snprintf(command, sizeof command, "rm -r %s", place);
     assert_int_equal(system(command), 0);

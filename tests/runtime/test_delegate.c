@@ -11,15 +11,10 @@
 #include "base/philox.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 #include "where.h"
 
 enum { IN = 6, BATCH = 8, STEPS = 5 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static const char library[] = TD_BINARY_DIR "/tests/runtime_delegate_backend.so";
 
@@ -38,7 +33,7 @@ static uint64_t train(const char *options_text)
 {
     td_graph *graph = NULL;
     char device[400];
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH);
     td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)),
              y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -52,9 +47,9 @@ static uint64_t train(const char *options_text)
     td_plan *plan = NULL;
     td_store *store = NULL;
     td_session *session = NULL;
-    no_error(td_plan_train(graph, loss, &options, &plan));
-    no_error(td_store_create(plan, &store));
-    no_error(td_session_create(plan, store, &session));
+    assert_ok(td_plan_train(graph, loss, &options, &plan));
+    assert_ok(td_store_create(plan, &store));
+    assert_ok(td_session_create(plan, store, &session));
     for (int64_t i = 0; i < STEPS; i++) {
         int64_t samples = i == STEPS - 1 ? BATCH - 3 : BATCH;
         float inputs[BATCH * IN], targets[BATCH];
@@ -65,10 +60,10 @@ static uint64_t train(const char *options_text)
             {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = targets}}};
         td_batch b = {.samples = samples, .n_fields = 2, .fields = fields};
         td_step_report report;
-        no_error(td_session_step(session, &b, &report));
+        assert_ok(td_session_step(session, &b, &report));
     }
     uint64_t checksum = 0;
-    no_error(td_store_checksum(store, &checksum));
+    assert_ok(td_store_checksum(store, &checksum));
     td_session_destroy(session);
     td_store_release(store);
     td_plan_release(plan);

@@ -11,14 +11,9 @@
 #include "base/philox.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 16, BAG = 3, DIM = 8, ROWS = 4096, STEPS = 30, SHORT = 5 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef enum sharing { NONE, SOME, ALL } sharing;
 
@@ -95,7 +90,7 @@ static bool keep_loss(void *context, const td_step_report *report)
 static td_graph *build(td_value *out_loss)
 {
     td_graph *graph = NULL;
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH), n_ids = td_extent(graph, "n", BATCH * BAG);
     td_value ids = td_input(graph, "ids", TD_I64, TD_SHAPE(batch)),
              y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -122,17 +117,17 @@ static void train(sharing how, td_switch early, bool pipelined, result *out)
     td_plan *plan = NULL;
     td_store *store = NULL;
     td_session *session = NULL;
-    no_error(td_plan_train(graph, loss, &options, &plan));
+    assert_ok(td_plan_train(graph, loss, &options, &plan));
     assert_true(td_plan_summarize(plan).early_lookup == (early == TD_ON && pipelined));
-    no_error(td_store_create(plan, &store));
-    no_error(td_session_create(plan, store, &session));
+    assert_ok(td_store_create(plan, &store));
+    assert_ok(td_session_create(plan, store, &session));
     id_source *source = td_calloc(1, sizeof *source);
     source->how = how;
     td_source s = {source, next, release};
     *out = (result){0};
-    no_error(td_session_run(session, &s, 0, keep_loss, out));
+    assert_ok(td_session_run(session, &s, 0, keep_loss, out));
     out->counters = td_session_read_counters(session);
-    no_error(td_store_checksum(store, &out->checksum));
+    assert_ok(td_store_checksum(store, &out->checksum));
     td_session_destroy(session);
     td_store_release(store);
     td_plan_release(plan);

@@ -16,23 +16,9 @@
 #include "optim/loss_scale.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 6, DIM = 4, MOST = 24 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
-
-static void expect_error(td_status *status, td_code code, const char *words)
-{
-    assert_non_null(status);
-    assert_int_equal(td_status_code(status), code);
-    if (!strstr(td_status_message(status), words))
-        fail_msg("\"%s\" does not say \"%s\"", td_status_message(status), words);
-    td_status_destroy(status);
-}
 
 typedef struct setting {
     td_precision precision;
@@ -53,7 +39,7 @@ typedef struct run {
 
 static void open_run(run *r, setting s)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, DIM)),
              y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -71,9 +57,9 @@ static void open_run(run *r, setting s)
         td_place(&r->options, "bottom*", "cpu");
     }
     td_group(&r->options, "*", td_adam(0.01));
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void close_run(run *r)
@@ -152,7 +138,7 @@ static td_status *train(run *r, batches *b, const char *letters)
 static uint64_t checksum_of(const run *r)
 {
     uint64_t checksum = 0;
-    no_error(td_store_checksum(r->store, &checksum));
+    assert_ok(td_store_checksum(r->store, &checksum));
     return checksum;
 }
 
@@ -168,7 +154,7 @@ static void test_the_scale_halves_after_patience_and_doubles_after_an_interval(v
     (void)state;
     const td_loss_scale_options o = {.initial = 8, .growth_interval = 3, .hysteresis = 2, .minimum = 4};
     td_loss_scale s;
-    no_error(td_loss_scale_check(&o));
+    assert_ok(td_loss_scale_check(&o));
     td_loss_scale_start(&s, &o);
     assert_true(td_loss_scale_overflow(&s, &o) && s.scale == 8); /* the first is borne */
     td_loss_scale_advance(&s, &o);
@@ -186,13 +172,13 @@ static void test_the_scale_halves_after_patience_and_doubles_after_an_interval(v
 static void test_what_is_no_power_of_two_is_refused(void **state)
 {
     (void)state;
-    expect_error(td_loss_scale_check(&(td_loss_scale_options){1000, 1, 1, 1}), TD_INVALID_ARGUMENT,
+    assert_error(td_loss_scale_check(&(td_loss_scale_options){1000, 1, 1, 1}), TD_INVALID_ARGUMENT,
                  "loss_scale.initial is 1000; it must be a power of two");
-    expect_error(td_loss_scale_check(&(td_loss_scale_options){1, 1, 1, 2}), TD_INVALID_ARGUMENT,
+    assert_error(td_loss_scale_check(&(td_loss_scale_options){1, 1, 1, 2}), TD_INVALID_ARGUMENT,
                  "loss_scale.minimum is 2; it must not be above loss_scale.initial, 1");
-    expect_error(td_loss_scale_check(&(td_loss_scale_options){1, 0, 1, 1}), TD_INVALID_ARGUMENT,
+    assert_error(td_loss_scale_check(&(td_loss_scale_options){1, 0, 1, 1}), TD_INVALID_ARGUMENT,
                  "growth_interval is 0");
-    expect_error(td_loss_scale_check(&(td_loss_scale_options){1, 1, 0, 1}), TD_INVALID_ARGUMENT, "hysteresis is 0");
+    assert_error(td_loss_scale_check(&(td_loss_scale_options){1, 1, 0, 1}), TD_INVALID_ARGUMENT, "hysteresis is 0");
 }
 
 /* ---- in a training ------------------------------------------------------------------------------------------------------------ */
@@ -217,7 +203,7 @@ static void test_overflows_skip_steps_and_move_the_scale_however_steps_run(void 
         s.serial = way & 2;
         open_run(&r, s);
         /* borne, two good ones, halved, halved, halved, fits; then three updates in a row: doubled */
-        no_error(train(&r, &b, ".*..***....*"));
+        assert_ok(train(&r, &b, ".*..***....*"));
         check_scales(&b, "+-++---++++-",
                      (const double[]){1024, 1024, 1024, 1024, 1024, 512, 256, 128, 128, 128, 256, 256});
         assert_string_equal(b.overflowed[1], "top.bias"); /* the nearest to the loss, of all that one number spoilt */
@@ -246,7 +232,7 @@ static void test_an_overflow_in_a_micro_batch_skips_its_window(void **state)
         s.serial = way & 2;
         s.clip_norm = way & 4 ? 1e6 : 0; /* sums of squares say it then; nothing is clipped */
         open_run(&r, s);
-        no_error(train(&r, &b, "...*....*.*....**...."));
+        assert_ok(train(&r, &b, "...*....*.*....**...."));
         check_scales(&b, "+---+-+", (const double[]){1024, 1024, 1024, 512, 256, 256, 128});
         assert_string_equal(b.overflowed[1], "top.bias");
         assert_int_equal(td_store_updates(r.store), 3);
@@ -267,20 +253,20 @@ static void test_a_skipped_step_changes_neither_parameters_nor_state(void **stat
         s.cut = cut;
         open_run(&r, s);
         open_run(&good, s);
-        no_error(train(&r, &b, ".."));
-        no_error(train(&good, &b, ".."));
-        no_error(train(&r, &b, "**"));
+        assert_ok(train(&r, &b, ".."));
+        assert_ok(train(&good, &b, ".."));
+        assert_ok(train(&r, &b, "**"));
         assert_string_equal(b.skipped, "--");
         for (int32_t i = 0; i < td_store_count(r.store); i++) {
             td_tensor tensor;
             bool is_parameter;
             const char *device;
             float have[64], want[64];
-            no_error(td_store_describe(r.store, i, &tensor, &is_parameter, &device));
+            assert_ok(td_store_describe(r.store, i, &tensor, &is_parameter, &device));
             assert_int_equal(tensor.dtype, TD_F32); /* masters and moments */
             int64_t n = tensor.rank == 2 ? tensor.dims[0] * tensor.dims[1] : tensor.dims[0];
-            no_error(td_store_read(r.store, i, 0, n, have));
-            no_error(td_store_read(good.store, i, 0, n, want));
+            assert_ok(td_store_read(r.store, i, 0, n, have));
+            assert_ok(td_store_read(good.store, i, 0, n, want));
             assert_memory_equal(have, want, (size_t)n * sizeof(float));
         }
         close_run(&r);
@@ -294,14 +280,14 @@ static void test_an_overflow_at_the_minimum_ends_the_run_and_spoils_nothing(void
     run r = {0};
     batches b;
     open_run(&r, fp16(1024, 100, 2, 512));
-    no_error(train(&r, &b, "."));
-    expect_error(
+    assert_ok(train(&r, &b, "."));
+    assert_error(
         train(&r, &b, ".***"), TD_NOT_FINITE,
         "step 5: the gradient of \"top.bias\" overflows at loss scale 512, which cannot be halved: the minimum is 512");
     assert_string_equal(b.skipped, "+--");
     assert_true(td_session_is_usable(r.session));
     const uint64_t before = checksum_of(&r);
-    no_error(train(&r, &b, "."));
+    assert_ok(train(&r, &b, "."));
     assert_true(before != checksum_of(&r));
     close_run(&r);
 }
@@ -319,15 +305,15 @@ static void test_a_checkpoint_keeps_the_scale_and_its_patience(void **state)
     open_run(&whole, s);
     open_run(&first, s);
     open_run(&second, s);
-    no_error(train(&whole, &a, ".*...*..."));
+    assert_ok(train(&whole, &a, ".*...*..."));
     b = (batches){.letters = ".*...*...", .window = 1};
     td_source source = {&b, next, release};
-    no_error(td_session_run(first.session, &source, 4, on_step, &b));
-    no_error(td_store_save(first.store, path, (td_data_position){0, 4}));
-    no_error(td_store_load(second.store, path, &position));
+    assert_ok(td_session_run(first.session, &source, 4, on_step, &b));
+    assert_ok(td_store_save(first.store, path, (td_data_position){0, 4}));
+    assert_ok(td_store_load(second.store, path, &position));
     assert_int_equal(td_store_overflows(second.store), 1);
     b.at = b.reported;
-    no_error(go_on(&second, &b));
+    assert_ok(go_on(&second, &b));
     assert_memory_equal(a.scales, b.scales, sizeof a.scales);
     assert_memory_equal(a.losses, b.losses, sizeof a.losses);
     assert_true(checksum_of(&whole) == checksum_of(&second));
@@ -348,8 +334,8 @@ static void test_clipping_sees_unscaled_gradients(void **state)
     s.clip_norm = 0.5;
     open_run(&narrow, s);
     open_run(&wide, (setting){.clip_norm = 0.5});
-    no_error(train(&narrow, &a, "..*."));
-    no_error(train(&wide, &b, "..."));
+    assert_ok(train(&narrow, &a, "..*."));
+    assert_ok(train(&wide, &b, "..."));
     assert_string_equal(a.skipped, "++-+");
     assert_string_equal(a.overflowed[2], "top.bias");
     for (int i = 0; i < 2; i++)
@@ -369,9 +355,9 @@ static void spoil_gradients(run *r, batches *b, td_batch *out)
     float large[8];
     for (int k = 0; k < 8; k++)
         large[k] = k % 2 ? 1e10f : -1e10f;
-    no_error(td_store_write(r->store, td_store_find(r->store, "bottom.weight"), 0, 8 * DIM, zeros));
-    no_error(td_store_write(r->store, td_store_find(r->store, "bottom.bias"), 0, 8, ones));
-    no_error(td_store_write(r->store, td_store_find(r->store, "top.weight"), 0, 8, large));
+    assert_ok(td_store_write(r->store, td_store_find(r->store, "bottom.weight"), 0, 8 * DIM, zeros));
+    assert_ok(td_store_write(r->store, td_store_find(r->store, "bottom.bias"), 0, 8, ones));
+    assert_ok(td_store_write(r->store, td_store_find(r->store, "top.weight"), 0, 8, large));
     *b = (batches){.letters = "."};
     *out = batch_of(b, 0);
     for (int k = 0; k < BATCH * DIM; k++)
@@ -390,10 +376,10 @@ static void check_without_scale(setting s, const char *words)
     td_status *status = td_session_step(r.session, &batch, &report);
     assert_true(isfinite(report.loss) || status);
     if (words) {
-        expect_error(status, TD_NOT_FINITE, words);
+        assert_error(status, TD_NOT_FINITE, words);
         assert_int_equal(td_store_steps(r.store), 0);
     } else {
-        no_error(status);
+        assert_ok(status);
         assert_true(report.skipped);
         assert_string_equal(report.overflowed, "bottom.weight");
         assert_int_equal(td_store_updates(r.store), 0);

@@ -7,16 +7,11 @@
 #include <string.h>
 
 #include "tandem/tandem.h"
+#include "tests/base/check.h"
 
 enum { ROWS = 6, IN = 4 };
 
 typedef td_value (*loss_builder)(td_value y, td_value target);
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static td_value plain(td_value y, td_value target)
 {
@@ -72,7 +67,7 @@ static void train(loss_builder build_loss, double lr, bool cut, float out_weight
     td_store *store = NULL;
     td_session *session = NULL;
     td_step_report report;
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", ROWS);
     td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN));
     td_value target = td_input(graph, "target", TD_F32, TD_SHAPE(batch, 1));
@@ -83,13 +78,13 @@ static void train(loss_builder build_loss, double lr, bool cut, float out_weight
         td_place(&options, "layer*", "cpu");
     }
     td_group(&options, "*", td_sgd(lr));
-    no_error(td_plan_train(graph, loss, &options, &plan));
-    no_error(td_store_create(plan, &store));
-    no_error(td_session_create(plan, store, &session));
+    assert_ok(td_plan_train(graph, loss, &options, &plan));
+    assert_ok(td_store_create(plan, &store));
+    assert_ok(td_session_create(plan, store, &session));
     for (int i = 0; i < 3; i++)
-        no_error(step(session, &report));
+        assert_ok(step(session, &report));
     *out_loss = report.loss;
-    no_error(td_store_read(store, td_store_find(store, "layer.weight"), 0, IN, out_weight));
+    assert_ok(td_store_read(store, td_store_find(store, "layer.weight"), 0, IN, out_weight));
     td_session_destroy(session);
     td_store_release(store);
     td_plan_release(plan);

@@ -16,14 +16,9 @@
 #include "base/safetensors.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 24, BAG = 3, ROWS = 40, DIM = 5 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct setup {
     td_dtype dtype;
@@ -43,7 +38,7 @@ typedef struct run {
 /* Two lookups, of two tables or of one, side by side; the loss is the mean square of their distance from y. */
 static void open_run(run *r, setup s)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_graph *graph = r->graph;
     td_dim batch = td_extent(graph, "B", BATCH);
     td_value a = td_input(graph, "a", TD_I64, TD_SHAPE(batch, BAG)), b = td_input(graph, "b", TD_I64, TD_SHAPE(batch));
@@ -63,9 +58,9 @@ static void open_run(run *r, setup s)
         td_place(&r->options, "first*", "cpu");
     }
     td_group(&r->options, "*", td_rowwise_adagrad(s.lr));
-    no_error(td_plan_train(graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void close_run(run *r)
@@ -92,14 +87,14 @@ static float step(run *r, int64_t at)
                           {"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {BATCH, 2 * DIM}, .data = y}}};
     td_batch batch = {.samples = BATCH, .n_fields = 3, .fields = fields};
     td_step_report report;
-    no_error(td_session_step(r->session, &batch, &report));
+    assert_ok(td_session_step(r->session, &batch, &report));
     return report.loss;
 }
 
 static uint64_t checksum(const run *r)
 {
     uint64_t sum = 0;
-    no_error(td_store_checksum(r->store, &sum));
+    assert_ok(td_store_checksum(r->store, &sum));
     return sum;
 }
 
@@ -170,7 +165,7 @@ static void check_file(const char *directory, td_dtype rows)
     char path[200];
     td_safetensors *file = NULL;
     (void)snprintf(path, sizeof path, "%s/shard-0000.safetensors", directory);
-    no_error(td_safetensors_open(path, &file));
+    assert_ok(td_safetensors_open(path, &file));
     int narrow = 0;
     for (int64_t i = 0; i < td_safetensors_count(file); i++) {
         const td_safetensors_tensor *tensor = td_safetensors_at(file, i);
@@ -195,11 +190,11 @@ static void test_a_checkpoint_has_the_rows_as_they_are_and_resumes_bit_for_bit(v
         open_run(&first, setups[i]);
         for (int k = 0; k < STEPS / 2; k++)
             (void)step(&first, k);
-        no_error(td_store_save(first.store, directory, (td_data_position){0, STEPS / 2}));
+        assert_ok(td_store_save(first.store, directory, (td_data_position){0, STEPS / 2}));
         close_run(&first);
         check_file(directory, setups[i].dtype);
         open_run(&second, setups[i]);
-        no_error(td_store_load(second.store, directory, &position));
+        assert_ok(td_store_load(second.store, directory, &position));
         for (int k = STEPS / 2; k < STEPS; k++)
             assert_memory_equal(&(float){step(&second, k)}, &expected[k], sizeof *expected);
         assert_int_equal(checksum(&second), sum);
@@ -218,10 +213,10 @@ static double moved(bool stochastic)
     int32_t table = td_store_find(r.store, "first.weight");
     for (int i = 0; i < ROWS * DIM; i++)
         before[i] = td_f32_to_bf16(1.5f); /* its last place is 1/128 */
-    no_error(td_store_write(r.store, table, 0, ROWS * DIM, before));
+    assert_ok(td_store_write(r.store, table, 0, ROWS * DIM, before));
     for (int i = 0; i < 40; i++)
         (void)step(&r, i);
-    no_error(td_store_read(r.store, table, 0, ROWS * DIM, after));
+    assert_ok(td_store_read(r.store, table, 0, ROWS * DIM, after));
     for (int i = 0; i < ROWS * DIM; i++)
         sum += (double)td_bf16_to_f32(before[i]) - (double)td_bf16_to_f32(after[i]);
     close_run(&r);
@@ -239,7 +234,7 @@ static void test_stochastic_rounding_keeps_small_steps(void **state)
 static td_status *plan_dense(td_optimizer rule)
 {
     td_graph *graph = NULL;
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH);
     td_value ids = td_input(graph, "ids", TD_I64, TD_SHAPE(batch));
     td_value table = td_parameter(graph, "table.weight", TD_BF16, TD_SHAPE(ROWS, DIM), td_init_uniform(1));
@@ -258,7 +253,7 @@ static td_status *plan_dense(td_optimizer rule)
 static void test_a_dense_gradient_needs_a_rule_that_works_element_by_element(void **state)
 {
     (void)state;
-    no_error(plan_dense(td_sgd(0.1)));
+    assert_ok(plan_dense(td_sgd(0.1)));
     td_status *status = plan_dense(td_lamb(0.1));
     assert_non_null(status);
     assert_non_null(strstr(td_status_message(status), "\"table.weight\" is in bf16 without an f32 master"));

@@ -11,14 +11,9 @@
 #include "base/log.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 6, ROWS = 10, DIM = 4, MOST = 12 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static void expect_error(td_status *status, const char *words)
 {
@@ -38,7 +33,7 @@ typedef struct run {
 
 static void open_windows(run *r, bool cut, td_on_nan on_nan, int32_t accumulate)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)),
              x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, DIM)),
@@ -60,9 +55,9 @@ static void open_windows(run *r, bool cut, td_on_nan on_nan, int32_t accumulate)
     }
     td_group(&r->options, "table*", td_lazy_adam(0.01));
     td_group(&r->options, "*", td_adam(0.01));
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void open_run(run *r, bool cut, td_on_nan on_nan)
@@ -146,7 +141,7 @@ static td_status *train(run *r, batches *b, const char *letters)
 static uint64_t checksum_of(const run *r)
 {
     uint64_t checksum = 0;
-    no_error(td_store_checksum(r->store, &checksum));
+    assert_ok(td_store_checksum(r->store, &checksum));
     return checksum;
 }
 
@@ -158,7 +153,7 @@ static void check_stop(bool cut, const char *letters, const char *words)
     batches b;
     open_run(&r, cut, TD_NAN_STOP);
     open_run(&good, cut, TD_NAN_STOP);
-    no_error(train(&good, &b, "abc"));
+    assert_ok(train(&good, &b, "abc"));
     td_status *status = train(&r, &b, letters);
     assert_int_equal(td_status_code(status), TD_NOT_FINITE);
     expect_error(status, words);
@@ -166,8 +161,8 @@ static void check_stop(bool cut, const char *letters, const char *words)
     assert_int_equal(td_store_steps(r.store), 3);
     assert_true(checksum_of(&r) == checksum_of(&good)); /* the parameters of the step before */
     assert_true(td_session_is_usable(r.session));
-    no_error(train(&r, &b, "d")); /* and it can go on from there */
-    no_error(train(&good, &b, "d"));
+    assert_ok(train(&r, &b, "d")); /* and it can go on from there */
+    assert_ok(train(&good, &b, "d"));
     assert_true(checksum_of(&r) == checksum_of(&good));
     close_run(&r);
     close_run(&good);
@@ -194,8 +189,8 @@ static void check_skip(bool cut, const char *letters, const char *good_ones)
     batches b, g;
     open_run(&r, cut, TD_NAN_SKIP);
     open_run(&good, false, TD_NAN_STOP);
-    no_error(train(&r, &b, letters));
-    no_error(train(&good, &g, good_ones));
+    assert_ok(train(&r, &b, letters));
+    assert_ok(train(&good, &g, good_ones));
     assert_int_equal(b.reported, strlen(letters));
     assert_int_equal(b.skipped, strlen(letters) - strlen(good_ones));
     assert_int_equal(td_store_steps(r.store), strlen(letters));
@@ -231,8 +226,8 @@ static void test_a_window_with_one_bad_batch_leaves_no_trace(void **state)
             open_windows(&r, cut, TD_NAN_SKIP, 2);
             open_windows(&good, false, TD_NAN_STOP, 2);
             td_source source = {&b, next, release}, good_source = {&g, next, release};
-            no_error(td_session_run(r.session, &source, 0, NULL, NULL));
-            no_error(td_session_run(good.session, &good_source, 0, NULL, NULL));
+            assert_ok(td_session_run(r.session, &source, 0, NULL, NULL));
+            assert_ok(td_session_run(good.session, &good_source, 0, NULL, NULL));
             assert_int_equal(td_store_updates(r.store), 3);
             assert_true(checksum_of(&r) == checksum_of(&good));
             close_run(&r);
@@ -248,7 +243,7 @@ static void test_a_run_that_only_skips_ends(void **state)
         run r = {0};
         batches b;
         open_run(&r, cut, TD_NAN_SKIP);
-        no_error(train(&r, &b, "a!!b!!c"));
+        assert_ok(train(&r, &b, "a!!b!!c"));
         expect_error(train(&r, &b, "d!!!e"), "with it 3 steps in a row would be skipped, which is all that "
                                              "train.most_skipped allows");
         assert_int_equal(td_store_updates(r.store), 4);
@@ -273,9 +268,9 @@ static void test_a_skip_is_never_silent(void **state)
     open_run(&r, false, TD_NAN_SKIP);
     td_log_set(count_warning, NULL, TD_LOG_WARNING);
     td_batch first = batch_of(&b, 0), second = batch_of(&b, 1);
-    no_error(td_session_step(r.session, &first, &report));
+    assert_ok(td_session_step(r.session, &first, &report));
     assert_false(report.skipped);
-    no_error(td_session_step(r.session, &second, &report));
+    assert_ok(td_session_step(r.session, &second, &report));
     assert_true(report.skipped);
     assert_int_equal(report.step, 2);
     td_log_set(NULL, NULL, TD_LOG_NULL);
@@ -292,7 +287,7 @@ static void test_parameters_that_are_no_numbers_end_the_run(void **state)
         batches b;
         const float nan = NAN;
         open_run(&r, cut, TD_NAN_SKIP);
-        no_error(td_store_write(r.store, td_store_find(r.store, "bottom.0.weight"), 5, 1, &nan));
+        assert_ok(td_store_write(r.store, td_store_find(r.store, "bottom.0.weight"), 5, 1, &nan));
         expect_error(train(&r, &b, "ab"),
                      "parameter \"bottom.0.weight\" has nan (row 0, element 5) since an earlier update");
         assert_false(td_session_is_usable(r.session));

@@ -15,14 +15,9 @@
 #include "optim/rule.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, WIDTH = 13, HIDDEN = 97, STEPS = 5, MOST = 4096 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct run {
     td_graph *graph;
@@ -36,7 +31,7 @@ typedef struct run {
 /* Two layers, the first of which is used twice: its gradients are summed where they are made. */
 static void build(run *r)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     r->x = td_input(r->graph, "x", TD_F32, TD_SHAPE(batch, WIDTH));
     r->y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -64,9 +59,9 @@ static run prepare(const char *optimizer, double clip_norm, td_offload offload, 
 
 static void start(run *r)
 {
-    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void stop(run *r)
@@ -137,7 +132,7 @@ static losses train(run *r, batches *b)
     losses l = {.n = 0};
     td_source source = {.self = b, .next = next_batch, .release = keep_batch};
     b->at = 0;
-    no_error(td_session_run(r->session, &source, 0, on_step, &l));
+    assert_ok(td_session_run(r->session, &source, 0, on_step, &l));
     return l;
 }
 
@@ -151,18 +146,18 @@ static void assert_same_stores(const run *a, const run *b)
         const char *name = td_store_name(a->store, i), *device;
         td_tensor tensor;
         bool is_parameter;
-        no_error(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
+        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
         int64_t n = 1;
         for (int32_t k = 0; k < tensor.rank; k++)
             n *= tensor.dims[k];
         assert_true(n <= MOST);
-        no_error(td_store_read(a->store, i, 0, n, x));
-        no_error(td_store_read(b->store, td_store_find(b->store, name), 0, n, y));
+        assert_ok(td_store_read(a->store, i, 0, n, x));
+        assert_ok(td_store_read(b->store, td_store_find(b->store, name), 0, n, y));
         if (memcmp(x, y, (size_t)n * sizeof *x) != 0)
             fail_msg("\"%s\" differs", name);
     }
-    no_error(td_store_checksum(a->store, &sums[0]));
-    no_error(td_store_checksum(b->store, &sums[1]));
+    assert_ok(td_store_checksum(a->store, &sums[0]));
+    assert_ok(td_store_checksum(b->store, &sums[1]));
     assert_true(sums[0] == sums[1]);
 }
 
@@ -179,8 +174,8 @@ static void tight_accelerator(const char *optimizer, double clip_norm, char text
 {
     run all = prepare(optimizer, clip_norm, TD_OFFLOAD_NONE, "emulated:memory=64MiB,cores=1"),
         none = prepare(optimizer, clip_norm, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
-    no_error(td_plan_train(all.graph, all.loss, &all.options, &all.plan));
-    no_error(td_plan_train(none.graph, none.loss, &none.options, &none.plan));
+    assert_ok(td_plan_train(all.graph, all.loss, &all.options, &all.plan));
+    assert_ok(td_plan_train(none.graph, none.loss, &none.options, &none.plan));
     uint64_t most = td_plan_device(all.plan, 1).peak_bytes, least = td_plan_device(none.plan, 1).peak_bytes;
     snprintf(text, 64, "emulated:memory=%llu,cores=1", (unsigned long long)(least + (most - least) / 2));
     stop(&all);
@@ -244,9 +239,9 @@ static void test_auto_keeps_what_fits(void **state)
     run roomy = prepare("adam", 0, TD_OFFLOAD_AUTO, "emulated:memory=64MiB,cores=1"),
         some = prepare("adam", 0, TD_OFFLOAD_AUTO, tight),
         none = prepare("adam", 0, TD_OFFLOAD_AUTO, "emulated:memory=4KiB,cores=1");
-    no_error(td_plan_train(roomy.graph, roomy.loss, &roomy.options, &roomy.plan));
+    assert_ok(td_plan_train(roomy.graph, roomy.loss, &roomy.options, &roomy.plan));
     assert_int_equal(moments_on(roomy.plan, 0), 0);
-    no_error(td_plan_train(some.graph, some.loss, &some.options, &some.plan));
+    assert_ok(td_plan_train(some.graph, some.loss, &some.options, &some.plan));
     assert_true(moments_on(some.plan, 0) > 0);
     assert_true(moments_on(some.plan, 1) > 0);
     td_status *status = td_plan_train(none.graph, none.loss, &none.options, &none.plan);
@@ -263,7 +258,7 @@ static void test_a_ratio_moves_at_least_that_share_and_keeps_what_is_read_first(
     for (int i = 0; i <= 10; i++) {
         run r = prepare("adam", 0, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
         r.options.offload_ratio = 0.1 * i;
-        no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+        assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
         td_ledger host = td_plan_ledger(r.plan, 0);
         double share = (double)host.bytes[TD_LEDGER_MASTERS] / (4.0 * (double)td_plan_parameter_count(r.plan));
         assert_true(share >= 0.1 * i - 1e-9); /* padding counts on the host only */
@@ -372,11 +367,11 @@ static float evaluate(run *r, batches *b)
     td_batch batch;
     td_step_report report;
     bool end;
-    no_error(td_plan_evaluate(r->graph, &r->loss, 1, &r->options, r->store, &plan));
-    no_error(td_session_create(plan, r->store, &session));
+    assert_ok(td_plan_evaluate(r->graph, &r->loss, 1, &r->options, r->store, &plan));
+    assert_ok(td_session_create(plan, r->store, &session));
     b->at = 0;
-    no_error(next_batch(b, &batch, &end));
-    no_error(td_session_step(session, &batch, &report));
+    assert_ok(next_batch(b, &batch, &end));
+    assert_ok(td_session_step(session, &batch, &report));
     float loss = *(const float *)report.outputs[0].data;
     int64_t copied = td_session_read_counters(session).to_device_bytes;
     int64_t x_bytes = r->options.precision == TD_FP32 ? 4 : 2;
@@ -405,8 +400,8 @@ static void test_an_evaluation_and_a_loaded_checkpoint_use_the_replicas(void **s
     (void)train(&offloaded, &b);
     float expected = evaluate(&plain, &b), offloaded_loss = evaluate(&offloaded, &b);
     assert_memory_equal(&expected, &offloaded_loss, sizeof expected);
-    no_error(td_store_save(plain.store, path, position)); /* without offload, gone on from with it */
-    no_error(td_store_load(resumed.store, path, &position));
+    assert_ok(td_store_save(plain.store, path, position)); /* without offload, gone on from with it */
+    assert_ok(td_store_load(resumed.store, path, &position));
     float loaded_loss = evaluate(&resumed, &b);
     assert_memory_equal(&expected, &loaded_loss, sizeof expected);
     (void)train(&plain, &b);
@@ -454,8 +449,8 @@ static void check_narrow(td_precision precision, int32_t accumulate)
     assert_int_equal(n.to_device_bytes, plain.n * 2 * parameters + batch_bytes);
     float expected = evaluate(&r[0], &b), found = evaluate(&r[1], &b);
     assert_memory_equal(&expected, &found, sizeof expected);
-    no_error(td_store_save(r[0].store, path, position));
-    no_error(td_store_load(r[2].store, path, &position));
+    assert_ok(td_store_save(r[0].store, path, position));
+    assert_ok(td_store_load(r[2].store, path, &position));
     float loaded = evaluate(&r[2], &b);
     assert_memory_equal(&expected, &loaded, sizeof expected);
     (void)train(&r[0], &b);
@@ -500,8 +495,8 @@ static void check_without_master(const td_rule *rule, int32_t accumulate, bool s
         l[i] = train(&r[i], b);
         assert_memory_equal(l[0].loss, l[i].loss, (size_t)l[0].n * sizeof *l[0].loss);
         uint64_t sums[2];
-        no_error(td_store_checksum(r[0].store, &sums[0]));
-        no_error(td_store_checksum(r[i].store, &sums[1]));
+        assert_ok(td_store_checksum(r[0].store, &sums[0]));
+        assert_ok(td_store_checksum(r[i].store, &sums[1]));
         assert_true(sums[0] == sums[1]);
     }
     for (int i = 0; i < 3; i++)
@@ -526,8 +521,8 @@ static void test_the_ledger_without_masters_is_two_bytes_a_parameter(void **stat
         with = prepare("adam", 0.05, TD_OFFLOAD_CPU, "emulated:memory=64MiB,cores=1");
     with.options.precision = TD_MIXED_BF16;
     r.options.no_speculation = with.options.no_speculation = true;
-    no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
-    no_error(td_plan_train(with.graph, with.loss, &with.options, &with.plan));
+    assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+    assert_ok(td_plan_train(with.graph, with.loss, &with.options, &with.plan));
     int64_t parameters = td_plan_parameter_count(r.plan), entries = 5;
     td_ledger host = td_plan_ledger(r.plan, 0), accel = td_plan_ledger(r.plan, 1),
               host_with = td_plan_ledger(with.plan, 0);

@@ -17,6 +17,7 @@
 #include "tandem/ops.h"
 #include "tandem/profiler.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 #include "where.h"
 
 enum { BATCH = 16, ROWS = 50, DIM = 8 };
@@ -38,12 +39,6 @@ typedef struct run {
 } run;
 
 static char folder[128];
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s", td_status_message(status));
-}
 
 static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
@@ -106,7 +101,7 @@ static td_value slow_down(run *r, td_value x, int64_t ops, int64_t op_ns)
 static void open_slowed(run *r, const char *device, bool pipelined, int64_t ops, int64_t op_ns)
 {
     *r = (run){0};
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_value x = td_input(r->graph, "x", TD_F32, TD_SHAPE(td_dim_constant(BATCH), td_dim_constant(DIM)));
     td_value y = td_input(r->graph, "y", TD_F32, TD_SHAPE(td_dim_constant(BATCH), td_dim_constant(1)));
     td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(td_dim_constant(BATCH)));
@@ -120,9 +115,9 @@ static void open_slowed(run *r, const char *device, bool pipelined, int64_t ops,
     td_add_device(&r->options, "accel", device);
     td_place(&r->options, "table*", "cpu");
     td_group(&r->options, "*", td_adagrad(0.01));
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
     fill(r);
 }
 
@@ -148,7 +143,7 @@ static void close_run(run *r)
 static void train(run *r, int64_t steps)
 {
     td_source source = {r, next, release};
-    no_error(td_session_run(r->session, &source, steps, NULL, NULL));
+    assert_ok(td_session_run(r->session, &source, steps, NULL, NULL));
 }
 
 static td_profiler *profiler_of(int64_t skip, int64_t warm_up, int64_t active, int64_t repeat, bool start)
@@ -161,7 +156,7 @@ static td_profiler *profiler_of(int64_t skip, int64_t warm_up, int64_t active, i
     options.active = active;
     options.repeat = repeat;
     options.start = start;
-    no_error(td_profiler_create(&options, &profiler));
+    assert_ok(td_profiler_create(&options, &profiler));
     return profiler;
 }
 
@@ -194,7 +189,7 @@ static void test_every_op_is_recorded_once(void **state)
     for (int32_t i = 0; i < td_session_devices(r.session); i++)
         before += td_session_device(r.session, i).kernels;
     td_profiler_stop(profiler);
-    no_error(td_trace_read(td_profiler_trace(profiler), &trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), &trace));
     assert_int_equal(trace->n_windows, 1);
     assert_int_equal(trace->windows[0].first_step, 6);
     assert_int_equal(trace->windows[0].last_step, 15);
@@ -205,7 +200,7 @@ static void test_every_op_is_recorded_once(void **state)
     assert_int_equal(count(trace, TD_RECORD_SUBGRAPH, 6, 15), 10 * plan->n_subgraphs);
     assert_int_equal(count(trace, TD_RECORD_STEP, 6, 15), 10);
     td_view *view = NULL;
-    no_error(td_view_create(trace, -1, &view));
+    assert_ok(td_view_create(trace, -1, &view));
     assert_int_equal(td_view_count(view), 10);
     td_view_destroy(view);
     td_trace_destroy(trace);
@@ -222,7 +217,7 @@ static void test_parameters_are_the_same_with_and_without(void **state)
         open_run(&r);
         td_profiler *profiler = with ? profiler_of(0, 0, 1000, 1, true) : NULL;
         train(&r, 25);
-        no_error(td_store_checksum(r.store, &checksums[with]));
+        assert_ok(td_store_checksum(r.store, &checksums[with]));
         assert_true(!with || td_profiler_is_recording(profiler));
         td_profiler_destroy(profiler);
         close_run(&r);
@@ -244,11 +239,11 @@ static void test_windows_repeat_by_the_schedule(void **state)
     options.warm_up = 1;
     options.active = 2;
     options.repeat = 3;
-    no_error(td_profiler_create(&options, &profiler));
+    assert_ok(td_profiler_create(&options, &profiler));
     train(&r, 10);
     train(&r, 15); /* across runs of a session too */
     td_profiler_stop(profiler);
-    no_error(td_trace_read(td_profiler_trace(profiler), &trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), &trace));
     assert_int_equal(trace->n_windows, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(trace->windows[i].first_step, 7 + 5 * i);
@@ -270,7 +265,7 @@ static void test_a_request_records_from_the_next_step_on(void **state)
     assert_null(td_profiler_trace(profiler));
     td_profiler_request(profiler);
     train(&r, 10);
-    no_error(td_trace_read(td_profiler_trace(profiler), &trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), &trace));
     assert_int_equal(trace->n_windows, 1);
     assert_int_equal(trace->windows[0].first_step, 12);
     assert_int_equal(trace->windows[0].last_step, 14);
@@ -289,7 +284,7 @@ static void test_a_training_that_ends_first_has_a_shorter_window(void **state)
     td_profiler *profiler = profiler_of(4, 1, 10, 1, true);
     train(&r, 9);
     td_profiler_stop(profiler);
-    no_error(td_trace_read(td_profiler_trace(profiler), &trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), &trace));
     assert_int_equal(trace->windows[0].first_step, 6);
     assert_int_equal(trace->windows[0].last_step, 9);
     td_trace_destroy(trace);
@@ -311,7 +306,7 @@ static void test_what_is_dropped_is_counted(void **state)
     options.ring_records = 16;
     options.skip = options.warm_up = 0;
     options.active = 20;
-    no_error(td_profiler_create(&options, &profiler));
+    assert_ok(td_profiler_create(&options, &profiler));
     train(&r, 20);
     td_profiler_stop(profiler);
     td_profiler_counts(profiler, &records, &dropped);
@@ -319,7 +314,7 @@ static void test_what_is_dropped_is_counted(void **state)
     td_profiler_start(profiler); /* what a ring dropped at last is told with its next record */
     train(&r, 20);
     td_profiler_stop(profiler);
-    no_error(td_trace_read(td_profiler_trace(profiler), &trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), &trace));
     td_profiler_counts(profiler, &records, &dropped);
     assert_int_equal(trace->n_events, records);
     assert_int_equal(trace->dropped, dropped);
@@ -375,9 +370,9 @@ static td_analysis *record_all(run *r, td_trace **out_trace)
     td_profiler *profiler = profiler_of(0, 0, SLOW_STEPS, 1, true);
     train(r, SLOW_STEPS);
     td_profiler_stop(profiler);
-    no_error(td_trace_read(td_profiler_trace(profiler), out_trace));
+    assert_ok(td_trace_read(td_profiler_trace(profiler), out_trace));
     td_profiler_destroy(profiler);
-    no_error(td_analysis_create(*out_trace, -1, &a));
+    assert_ok(td_analysis_create(*out_trace, -1, &a));
     assert_int_equal(a->steps->n_steps, SLOW_STEPS);
     return a;
 }

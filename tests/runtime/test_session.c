@@ -9,14 +9,9 @@
 
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, ROWS = 10, DIM = 4 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 static void expect_error(td_status *status, const char *words)
 {
@@ -41,7 +36,7 @@ typedef struct run {
 
 static void open_run(run *r, bool cut)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_dim batch = td_extent(r->graph, "B", BATCH);
     td_value ids = td_input(r->graph, "ids", TD_I64, TD_SHAPE(batch)),
              y = td_input(r->graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -57,9 +52,9 @@ static void open_run(run *r, bool cut)
         td_place(&r->options, "table*", "cpu");
     }
     td_group(&r->options, "*", td_sgd(0.1, .momentum = 0.9));
-    no_error(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
     for (int i = 0; i < BATCH; i++) {
         r->ids[i] = i % ROWS;
         r->y[i] = (float)(i % 2);
@@ -95,7 +90,7 @@ static void test_batches_that_do_not_fit_the_plan_are_refused(void **state)
     r.fields[1].tensor.dtype = TD_F64;
     expect_error(td_session_step(r.session, &r.batch, &report), "the graph wants f32");
     r.fields[1].tensor.dtype = TD_F32;
-    no_error(td_session_step(r.session, &r.batch, &report)); /* and the session is none the worse for it */
+    assert_ok(td_session_step(r.session, &r.batch, &report)); /* and the session is none the worse for it */
     assert_int_equal(report.step, 1);
     close_run(&r);
 }
@@ -106,15 +101,15 @@ static void check_bad_id(bool cut)
     td_step_report report;
     uint64_t before = 0, after = 0;
     open_run(&r, cut);
-    no_error(td_session_step(r.session, &r.batch, &report));
-    no_error(td_store_checksum(r.store, &before));
+    assert_ok(td_session_step(r.session, &r.batch, &report));
+    assert_ok(td_store_checksum(r.store, &before));
     r.ids[3] = ROWS;
     expect_error(td_session_step(r.session, &r.batch, &report), "table");
-    no_error(td_store_checksum(r.store, &after));
+    assert_ok(td_store_checksum(r.store, &after));
     assert_true(before == after);
     assert_int_equal(td_store_steps(r.store), 1);
     r.ids[3] = 0;
-    no_error(td_session_step(r.session, &r.batch, &report));
+    assert_ok(td_session_step(r.session, &r.batch, &report));
     assert_int_equal(report.step, 2);
     close_run(&r);
 }
@@ -163,11 +158,11 @@ static void test_stop_ends_a_run_and_every_batch_goes_back(void **state)
     open_run(&r, true);
     endless e = {.r = &r, .session = r.session, .stop_at = 7};
     td_source source = {&e, next, release};
-    no_error(td_session_run(r.session, &source, 0, stop_later, &e));
+    assert_ok(td_session_run(r.session, &source, 0, stop_later, &e));
     assert_true(e.reported >= 7 && e.reported <= 8); /* steps in flight are finished */
     assert_int_equal(e.handed, e.returned);
     assert_int_equal(td_store_steps(r.store), e.reported);
-    no_error(td_session_run(r.session, &source, 5, NULL, NULL)); /* exactly as many as asked */
+    assert_ok(td_session_run(r.session, &source, 5, NULL, NULL)); /* exactly as many as asked */
     assert_int_equal(td_store_steps(r.store), e.reported + 5);
     assert_int_equal(e.handed, e.returned);
     close_run(&r);
@@ -193,7 +188,7 @@ static void test_a_batch_that_is_refused_lets_the_steps_in_flight_end(void **sta
     assert_int_equal(e.reported, 2);
     assert_int_equal(td_store_steps(r.store), 2);
     assert_int_equal(e.handed, e.returned);
-    no_error(td_session_run(r.session, &source, 4, stop_later, &e)); /* the step that was refused never was */
+    assert_ok(td_session_run(r.session, &source, 4, stop_later, &e)); /* the step that was refused never was */
     assert_int_equal(td_store_steps(r.store), 6);
     assert_int_equal(e.reported, 6);
     assert_int_equal(e.handed, e.returned);
@@ -229,7 +224,7 @@ static void test_a_step_that_fails_with_others_in_flight_leaves_the_session_usab
     assert_int_equal(e.reported, 2);
     assert_int_equal(td_store_steps(r.store), 2);
     assert_int_equal(e.handed, e.returned);
-    no_error(td_session_run(r.session, &source, 4, stop_later, &e));
+    assert_ok(td_session_run(r.session, &source, 4, stop_later, &e));
     assert_int_equal(td_store_steps(r.store), 6);
     assert_int_equal(e.handed, e.returned);
     close_run(&r);
@@ -246,23 +241,23 @@ static void test_evaluation_uses_the_store_without_dropout_or_change(void **stat
         uint64_t before = 0, after = 0;
         float logits[BATCH];
         open_run(&r, cut);
-        no_error(td_session_step(r.session, &r.batch, &first));
-        no_error(td_store_checksum(r.store, &before));
-        no_error(td_plan_evaluate(r.graph, &r.logit, 1, &r.options, r.store, &plan));
-        no_error(td_session_create(plan, r.store, &session));
+        assert_ok(td_session_step(r.session, &r.batch, &first));
+        assert_ok(td_store_checksum(r.store, &before));
+        assert_ok(td_plan_evaluate(r.graph, &r.logit, 1, &r.options, r.store, &plan));
+        assert_ok(td_session_create(plan, r.store, &session));
         r.batch.n_fields = 1; /* no label is needed */
-        no_error(td_session_step(session, &r.batch, &first));
+        assert_ok(td_session_step(session, &r.batch, &first));
         assert_int_equal(first.n_outputs, 1);
         memcpy(logits, first.outputs[0].data, sizeof logits);
-        no_error(td_session_step(session, &r.batch, &second));
+        assert_ok(td_session_step(session, &r.batch, &second));
         assert_memory_equal(logits, second.outputs[0].data, sizeof logits);
         assert_true(logits[0] != logits[1]);
         double zero = 0;
-        no_error(td_session_set_scalar(session, "factor", &zero, 1));
-        no_error(td_session_step(session, &r.batch, &second));
+        assert_ok(td_session_set_scalar(session, "factor", &zero, 1));
+        assert_ok(td_session_step(session, &r.batch, &second));
         assert_true(((const float *)second.outputs[0].data)[0] == ((const float *)second.outputs[0].data)[1]);
         expect_error(td_session_set_scalar(session, "facto", &zero, 1), "facto");
-        no_error(td_store_checksum(r.store, &after));
+        assert_ok(td_store_checksum(r.store, &after));
         assert_true(before == after);
         assert_int_equal(td_store_updates(r.store), 1);
         td_session_destroy(session);
@@ -278,7 +273,7 @@ static void test_an_evaluation_plan_knows_what_the_store_holds(void **state)
     td_plan *plan = NULL;
     open_run(&r, true);
     td_train_options *options = &r.options;
-    no_error(td_plan_evaluate(r.graph, &r.logit, 1, options, r.store, &plan));
+    assert_ok(td_plan_evaluate(r.graph, &r.logit, 1, options, r.store, &plan));
     for (int32_t i = 0; i < td_plan_summarize(plan).devices; i++) {
         td_plan_device_summary train = td_plan_device(r.plan, i), evaluate = td_plan_device(plan, i);
         uint64_t store = train.peak_bytes - train.activation_bytes;
@@ -297,20 +292,20 @@ static void check_op_times(bool cut)
     td_op_time times[MOST];
     open_run(&r, cut);
     open_run(&plain, cut);
-    no_error(td_session_step(r.session, &r.batch, &report));
-    no_error(td_session_step(plain.session, &plain.batch, &expected));
+    assert_ok(td_session_step(r.session, &r.batch, &report));
+    assert_ok(td_session_step(plain.session, &plain.batch, &expected));
     int32_t n = td_session_op_times(r.session, MOST, times);
     assert_true(n > 4 && n < MOST);
     for (int32_t i = 0; i < n; i++)
         assert_true(times[i].runs == 0 && times[i].seconds == 0);
     td_session_time_ops(r.session, true);
     for (int i = 0; i < STEPS; i++) {
-        no_error(td_session_step(r.session, &r.batch, &report));
-        no_error(td_session_step(plain.session, &plain.batch, &expected));
+        assert_ok(td_session_step(r.session, &r.batch, &report));
+        assert_ok(td_session_step(plain.session, &plain.batch, &expected));
         assert_true(report.loss == expected.loss);
     }
     td_session_time_ops(r.session, false);
-    no_error(td_session_step(r.session, &r.batch, &report));
+    assert_ok(td_session_step(r.session, &r.batch, &report));
     assert_int_equal(td_session_op_times(r.session, MOST, times), n);
     bool update = false;
     for (int32_t i = 0; i < n; i++) {

@@ -15,14 +15,9 @@
 #include "partition/plan.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 8, WIDTH = 13, HIDDEN = 61, BATCHES = 40, MOST = 1024, REST = 16 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct setting {
     const char *optimizer;
@@ -44,7 +39,7 @@ typedef struct run {
 static run prepare(setting s)
 {
     run r = {.options = td_train_defaults()};
-    no_error(td_graph_create(&r.graph));
+    assert_ok(td_graph_create(&r.graph));
     td_dim batch = td_extent(r.graph, "B", BATCH);
     td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(batch, WIDTH)),
              y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -61,9 +56,9 @@ static run prepare(setting s)
         (td_loss_scale_options){.initial = 0x1p30, .growth_interval = 3, .hysteresis = 1, .minimum = 1};
     td_add_device(&r.options, "accel", "emulated:memory=64MiB,cores=1");
     td_group(&r.options, "*", (td_optimizer){.name = s.optimizer, .lr = 0.01});
-    no_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
-    no_error(td_store_create(r.plan, &r.store));
-    no_error(td_session_create(r.plan, r.store, &r.session));
+    assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+    assert_ok(td_store_create(r.plan, &r.store));
+    assert_ok(td_session_create(r.plan, r.store, &r.session));
     return r;
 }
 
@@ -130,7 +125,7 @@ static td_session_counters train(run *r, batches *b, int64_t bad)
 {
     fill(b, bad);
     td_source source = {.self = b, .next = next_batch, .release = keep_batch};
-    no_error(td_session_run(r->session, &source, 0, on_step, b));
+    assert_ok(td_session_run(r->session, &source, 0, on_step, b));
     assert_true(td_session_is_usable(r->session));
     return td_session_read_counters(r->session);
 }
@@ -147,12 +142,12 @@ static void assert_same(const run *a, const batches *x, const run *b, const batc
         bool is_parameter;
         const char *device, *name = td_store_name(a->store, i);
         int64_t n = 1;
-        no_error(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
+        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
         for (int32_t k = 0; k < tensor.rank; k++)
             n *= tensor.dims[k];
         assert_true(n <= MOST);
-        no_error(td_store_read(a->store, i, 0, n, numbers[0]));
-        no_error(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
+        assert_ok(td_store_read(a->store, i, 0, n, numbers[0]));
+        assert_ok(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
         if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
             fail_msg("\"%s\" differs", name);
     }

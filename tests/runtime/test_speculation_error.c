@@ -14,14 +14,9 @@
 #include "base/clock.h"
 #include "runtime/session.h"
 #include "tandem/ops.h"
+#include "tests/base/check.h"
 
 enum { BATCH = 4, WIDTH = 7, HIDDEN = 19, BATCHES = 4, MOST = 256 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 typedef struct run {
     td_graph *graph;
@@ -78,7 +73,7 @@ static void start(run *r, int64_t fails)
             r->x[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1;
             r->y[s][i % BATCH] = r->x[s][i];
         }
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     const td_shape shape = TD_SHAPE(td_dim_constant(BATCH), td_dim_constant(WIDTH));
     td_value x = td_input(r->graph, "x", TD_F32, shape),
              y = td_input(r->graph, "y", TD_F32, TD_SHAPE(td_dim_constant(BATCH), td_dim_constant(1)));
@@ -93,9 +88,9 @@ static void start(run *r, int64_t fails)
     td_add_device(&r->options, "accel", "emulated:memory=64MiB,cores=1");
     td_place(&r->options, "call", "cpu");
     td_group(&r->options, "*", (td_optimizer){.name = "adam", .lr = 0.01});
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
 }
 
 static void stop(run *r)
@@ -126,11 +121,11 @@ static void assert_same(const run *a, const run *b)
         td_tensor tensor;
         bool is_parameter;
         const char *device, *name = td_store_name(a->store, i);
-        no_error(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
+        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
         const int64_t n = td_tensor_elements(&tensor);
         assert_true(n <= MOST);
-        no_error(td_store_read(a->store, i, 0, n, numbers[0]));
-        no_error(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
+        assert_ok(td_store_read(a->store, i, 0, n, numbers[0]));
+        assert_ok(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
         if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
             fail_msg("\"%s\" differs", name);
     }
@@ -142,8 +137,8 @@ static void test_an_error_after_early_updates_leaves_the_old_bits(void **state)
     run plain, struck;
     start(&plain, -1);
     start(&struck, 1);
-    no_error(step(&plain, 0));
-    no_error(step(&struck, 0));
+    assert_ok(step(&plain, 0));
+    assert_ok(step(&struck, 0));
     td_status *status = step(&struck, 1);
     assert_non_null(status);
     assert_non_null(strstr(td_status_message(status), "the disk is gone"));
@@ -152,8 +147,8 @@ static void test_an_error_after_early_updates_leaves_the_old_bits(void **state)
     assert_true(td_session_is_usable(struck.session));
     assert_same(&plain, &struck);
     for (int64_t i = 1; i < BATCHES; i++) {
-        no_error(step(&plain, i));
-        no_error(step(&struck, i));
+        assert_ok(step(&plain, i));
+        assert_ok(step(&struck, i));
     }
     assert_same(&plain, &struck);
     stop(&plain);

@@ -19,6 +19,7 @@
 #include "tandem/ops.h"
 #include "tandem/profiler.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 /* ---- counting -------------------------------------------------------------------------------------------------------------- */
 
@@ -113,12 +114,6 @@ typedef struct run {
     int64_t handed_out;
 } run;
 
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s", td_status_message(status));
-}
-
 static td_value build_dlrm(td_graph *g)
 {
     td_dim batch = td_extent(g, "B", BATCH);
@@ -135,9 +130,9 @@ static td_value build_dlrm(td_graph *g)
 
 static void open_run(run *r, bool cut)
 {
-    no_error(td_graph_create(&r->graph));
+    assert_ok(td_graph_create(&r->graph));
     td_value loss = build_dlrm(r->graph);
-    no_error(td_graph_check(r->graph));
+    assert_ok(td_graph_check(r->graph));
     r->options = td_train_defaults();
     if (cut) {
         td_add_device(&r->options, "accel", "emulated:memory=16MiB,cores=1");
@@ -145,9 +140,9 @@ static void open_run(run *r, bool cut)
     }
     td_group(&r->options, "table*", td_adagrad(0.01));
     td_group(&r->options, "*", td_sgd(0.01));
-    no_error(td_plan_train(r->graph, loss, &r->options, &r->plan));
-    no_error(td_store_create(r->plan, &r->store));
-    no_error(td_session_create(r->plan, r->store, &r->session));
+    assert_ok(td_plan_train(r->graph, loss, &r->options, &r->plan));
+    assert_ok(td_store_create(r->plan, &r->store));
+    assert_ok(td_session_create(r->plan, r->store, &r->session));
     for (int i = 0; i < BATCH; i++) {
         r->y[i] = (float)(i % 2);
         r->ids[i] = i * 5 % ROWS;
@@ -200,7 +195,7 @@ static void release_batch(void *self, td_batch *batch)
 static void run_steps(run *r, int64_t steps)
 {
     td_source source = {.self = r, .next = next_batch, .release = release_batch};
-    no_error(td_session_run(r->session, &source, steps, NULL, NULL));
+    assert_ok(td_session_run(r->session, &source, steps, NULL, NULL));
 }
 
 /* Records all steps from now on, into a folder that goes at the end. */
@@ -210,7 +205,7 @@ static td_profiler *start_recording(char *folder)
     td_profiler *profiler = NULL;
     assert_non_null(mkdtemp(folder));
     options.directory = folder;
-    no_error(td_profiler_create(&options, &profiler));
+    assert_ok(td_profiler_create(&options, &profiler));
     td_profiler_start(profiler);
     return profiler;
 }
@@ -274,17 +269,17 @@ static long long locks_of_chain(int32_t n)
     td_store *store = NULL;
     td_session *session = NULL;
     td_train_options options = td_train_defaults();
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(1)), y = x;
     for (int32_t i = 0; i < n; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "add.%d", (int)i);
         y = td_name(td_add(y, x), name);
     }
-    no_error(td_graph_check(graph));
-    no_error(td_plan_evaluate(graph, &y, 1, &options, NULL, &plan));
-    no_error(td_store_create(plan, &store));
-    no_error(td_session_create(plan, store, &session));
+    assert_ok(td_graph_check(graph));
+    assert_ok(td_plan_evaluate(graph, &y, 1, &options, NULL, &plan));
+    assert_ok(td_store_create(plan, &store));
+    assert_ok(td_session_create(plan, store, &session));
     float one = 1;
     td_field field = {"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 1, .dims = {1}, .data = &one}};
     td_batch batch = {.samples = 1, .n_fields = 1, .fields = &field};
@@ -292,7 +287,7 @@ static long long locks_of_chain(int32_t n)
     long long taken = 0;
     for (int step = 0; step < 5; step++) {
         const long long before = atomic_load(&locks);
-        no_error(td_session_step(session, &batch, &report));
+        assert_ok(td_session_step(session, &batch, &report));
         taken = atomic_load(&locks) - before;
         assert_true(*(const float *)report.outputs[0].data == (float)(n + 1));
     }

@@ -11,14 +11,9 @@
 #include "base/philox.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
+#include "tests/base/check.h"
 
 enum { IN = 20, BATCH = 32, STEPS = 60 };
-
-static void no_error(td_status *status)
-{
-    if (status)
-        fail_msg("%s [%s]", td_status_message(status), td_status_trace(status));
-}
 
 /* A source of STEPS batches, the last one short. */
 typedef struct random_source {
@@ -68,7 +63,7 @@ static bool keep_loss(void *context, const td_step_report *report)
 static td_graph *build(td_value *out_loss)
 {
     td_graph *graph = NULL;
-    no_error(td_graph_create(&graph));
+    assert_ok(td_graph_create(&graph));
     td_dim batch = td_extent(graph, "B", BATCH);
     td_value x = td_input(graph, "x", TD_F32, TD_SHAPE(batch, IN)),
              y = td_input(graph, "y", TD_F32, TD_SHAPE(batch, 1));
@@ -95,21 +90,21 @@ static uint64_t train_in(td_precision precision, const char *keep, const char *a
     td_plan *plan = NULL;
     td_store *store = NULL;
     td_session *session = NULL;
-    no_error(td_plan_train(graph, loss, &options, &plan));
-    no_error(td_store_create(plan, &store));
-    no_error(td_session_create(plan, store, &session));
+    assert_ok(td_plan_train(graph, loss, &options, &plan));
+    assert_ok(td_store_create(plan, &store));
+    assert_ok(td_session_create(plan, store, &session));
     random_source *source = td_calloc(1, sizeof *source);
     source->n = STEPS;
     td_source s = {source, next, release};
     *out_record = (record){0};
-    no_error(td_session_run(session, &s, 0, keep_loss, out_record));
+    assert_ok(td_session_run(session, &s, 0, keep_loss, out_record));
     *out_counters = td_session_read_counters(session);
     for (int32_t i = 0; i < td_session_devices(session); i++) {
         td_device_counters d = td_session_device(session, i);
         assert_true(d.peak_bytes <= d.planned_peak_bytes);
     }
     uint64_t checksum = 0;
-    no_error(td_store_checksum(store, &checksum));
+    assert_ok(td_store_checksum(store, &checksum));
     td_session_destroy(session);
     td_store_release(store);
     td_plan_release(plan);
@@ -185,8 +180,8 @@ static steps_seen run_plan(td_plan *plan, td_store *store, int64_t steps)
     source->n = steps;
     td_source s = {source, next, release};
     steps_seen seen = {0};
-    no_error(td_session_create(plan, store, &session));
-    no_error(td_session_run(session, &s, 0, see_step, &seen));
+    assert_ok(td_session_create(plan, store, &session));
+    assert_ok(td_session_run(session, &s, 0, see_step, &seen));
     td_session_destroy(session);
     td_free(source);
     return seen;
@@ -201,10 +196,10 @@ static void test_evaluating_adds_no_steps_to_the_training(void **state)
     td_group(&options, "*", td_adam(1e-2));
     td_plan *training = NULL, *evaluation = NULL;
     td_store *store = NULL;
-    no_error(td_plan_train(graph, loss, &options, &training));
-    no_error(td_store_create(training, &store));
+    assert_ok(td_plan_train(graph, loss, &options, &training));
+    assert_ok(td_store_create(training, &store));
     assert_int_equal(run_plan(training, store, 5).last, 5);
-    no_error(td_plan_evaluate(graph, &loss, 1, &options, store, &evaluation));
+    assert_ok(td_plan_evaluate(graph, &loss, 1, &options, store, &evaluation));
     steps_seen seen = run_plan(evaluation, store, 3);
     assert_int_equal(seen.n, 3);
     assert_int_equal(seen.last, 3);
