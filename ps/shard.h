@@ -9,7 +9,7 @@
  * first pulled for training. A row of a hash table begins with its first update that is admitted (admission.c), and goes again by
  * the rules of its table (key_set.h); without one it has its initial values, whatever is pushed to it.
  *
- * One thread at a time. Not here: who owns what, and when a push may be applied (ps/server.c). */
+ * One thread at a time. Not here: who owns what, and when a push may be applied (ps/server_windows.c). */
 #ifndef TANDEM_PS_SHARD_H
 #define TANDEM_PS_SHARD_H
 
