@@ -53,7 +53,7 @@ td_job_cached td_row_cache_count(const td_row_cache *cache)
 /* The tables share the bytes evenly. */
 static td_status *keep_table(kept_table *table, int64_t row_bytes, int64_t bytes)
 {
-    *table = (kept_table){.row_bytes = row_bytes};
+    table->row_bytes = row_bytes;
     const int64_t places = bytes / (row_bytes + (int64_t)(sizeof *table->keys + sizeof *table->stamps));
     TD_TRY(TD_NEW(table->keys, places + 1));
     TD_TRY(TD_NEW(table->stamps, places + 1));
@@ -68,9 +68,9 @@ static td_status *open_cache(td_job *job)
     TD_TRY(TD_NEW(cache, 1));
     job->cache = cache;
     TD_TRY(TD_NEW(cache->tables, job->n_tables + 1));
-    for (; cache->n_tables < job->n_tables; cache->n_tables++)
-        TD_TRY(keep_table(&cache->tables[cache->n_tables],
-                          td_shard_array_bytes(&job->tables[cache->n_tables].definition, 0),
+    cache->n_tables = job->n_tables; /* before they have room: what one got is freed where another finds none */
+    for (int64_t t = 0; t < cache->n_tables; t++)
+        TD_TRY(keep_table(&cache->tables[t], td_shard_array_bytes(&job->tables[t].definition, 0),
                           job->options.cache_bytes / job->n_tables));
     return NULL;
 }
