@@ -8,36 +8,20 @@
 #include "cli/json.h"
 #include "cli/landscape.h"
 #include "cli/snapshots.h"
+#include "cli/summary.h"
 
 /* ---- the run -------------------------------------------------------------------------------------------------------------- */
 
-/* The configuration that the run was trained with; paths in it are relative to where its file was. */
+/* The configuration that the run was trained with, and what the command line sets in it. */
 static td_status *load_config(const td_arguments *arguments, td_config **out_config)
 {
-    const char *run = arguments->words[0];
-    char *path = td_format("%s/run.json", run);
-    json_error_t error = {0};
-    json_t *json = path ? json_load_file(path, 0, &error) : NULL;
-    const char *text = json_string_value(json_object_get(json, "configuration"));
-    const char *origin = json_string_value(json_object_get(json, "configuration_file"));
-    td_status *status = NULL;
-    *out_config = NULL;
-    if (!path)
-        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    else if (!text)
-        status = td_status_help(
-            TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, json ? "there is no configuration in it" : error.text),
-            "name the folder of a run: tandem landscape runs/lenet-0001");
-    else
-        status = td_config_parse(text, strlen(text), origin ? origin : path, out_config);
+    td_status *status = td_lineage_configuration(arguments->words[0], out_config);
+    if (status)
+        return td_status_help(status, "name the folder of a run: tandem landscape runs/lenet-0001");
     for (int32_t i = 0; !status && i < arguments->n_given; i++)
         if (!strcmp(arguments->given[i].option->name, "--set"))
             status = td_config_set(*out_config, arguments->given[i].value);
-    if (!status)
-        status = td_config_resolve(*out_config);
-    json_decref(json);
-    td_free(path);
-    return status;
+    return status ? status : td_config_resolve(*out_config);
 }
 
 static td_status *open_weights(const char *run, int64_t step, td_safetensors **out_file)
@@ -179,17 +163,14 @@ static td_status *draw_all(const td_arguments *arguments, td_loss_probe *probe, 
 
 static td_status *save(const td_arguments *arguments, json_t *json)
 {
-    char *path = td_format("%s/landscape/landscape.json", arguments->words[0]);
-    td_status *status =
-        path ? td_json_write(json_incref(json), path) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    if (!status && td_argument_flag(arguments, "--json"))
-        status = td_json_print(json_incref(json), arguments->out);
-    else if (!status)
-        fprintf(arguments->out, "%s: %zu landscape%s   more: tandem board %s\n", path,
-                json_array_size(json_object_get(json, "landscapes")),
-                json_array_size(json_object_get(json, "landscapes")) == 1 ? "" : "s", arguments->words[0]);
-    td_free(path);
-    return status;
+    const char *run = arguments->words[0];
+    const size_t n = json_array_size(json_object_get(json, "landscapes"));
+    TD_TRY(td_json_write(json_incref(json), run, "landscape/landscape.json"));
+    if (td_argument_flag(arguments, "--json"))
+        return td_json_print(json_incref(json), arguments->out);
+    fprintf(arguments->out, "%s/landscape/landscape.json: %zu landscape%s   more: tandem board %s\n", run, n,
+            n == 1 ? "" : "s", run);
+    return NULL;
 }
 
 static td_status *draw(const td_arguments *arguments, td_setup *setup)

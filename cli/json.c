@@ -23,13 +23,15 @@ td_status *td_json_print(json_t *json, FILE *out)
     return failed ? TD_ERROR(TD_IO, "cannot write JSON") : NULL;
 }
 
-td_status *td_json_write(json_t *json, const char *path)
+td_status *td_json_write(json_t *json, const char *folder, const char *name)
 {
+    char *path = td_format("%s/%s", folder, name);
     char *text = json ? json_dumps(json, FORMAT) : NULL;
     json_decref(json);
     char *whole = text ? td_format("%s\n", text) : NULL;
     free(text); /* jansson's own allocation */
-    td_status *status = whole ? td_file_write(path, whole, strlen(whole)) : no_memory();
+    td_status *status = path && whole ? td_file_write(path, whole, strlen(whole)) : no_memory();
     td_free(whole);
+    td_free(path);
     return status;
 }

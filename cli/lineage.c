@@ -1,4 +1,4 @@
-/* run.json: what must be known to repeat a run, written before its first step. */
+/* run.json: what must be known to repeat a run, written before its first step, and read when a run is gone on with or looked at. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,5 +76,23 @@ td_status *td_lineage_json(const td_config *config, const td_training *training,
     json_decref(model);
     td_text_free(plan_text);
     free(text); /* the C library's own allocation */
+    return status;
+}
+
+td_status *td_lineage_configuration(const char *run, td_config **out_config)
+{
+    *out_config = NULL;
+    char *path = td_format("%s/run.json", run);
+    if (!path)
+        return no_memory();
+    json_error_t error = {0};
+    json_t *json = json_load_file(path, 0, &error);
+    const char *text = json_string_value(json_object_get(json, "configuration"));
+    const char *origin = json_string_value(json_object_get(json, "configuration_file"));
+    td_status *status =
+        text ? td_config_parse(text, strlen(text), origin ? origin : path, out_config)
+             : TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, json ? "there is no configuration in it" : error.text);
+    json_decref(json);
+    td_free(path);
     return status;
 }

@@ -4,7 +4,8 @@
 
 #include "cli/config.h"
 
-/* One line of the log where settings that decide what an update is are not what they were; nothing where all are. */
-td_status *td_resumed_settings_say(td_section before, td_section now) TD_MUST_USE;
+/* An error where a setting that must stay is not what it was when the run in that folder began. One line of the log where settings
+ * that decide what an update is are not what they were; nothing where all are. */
+td_status *td_resumed_settings_check(const char *run, td_section now) TD_MUST_USE;
 
 #endif

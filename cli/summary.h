@@ -34,5 +34,8 @@ td_status *td_model_json(const td_setup *setup, const td_store *store, json_t **
 /* The document of run.json: what must be known to repeat the run. */
 td_status *td_lineage_json(const td_config *config, const td_training *training, bool resumed,
                            json_t **out_json) TD_MUST_USE;
+/* The configuration in the run.json of a folder, not resolved; paths in it are relative to where its file was. An error about
+ * run.json where there is none, or nothing in it. The caller destroys *out_config, which is NULL with an error. */
+td_status *td_lineage_configuration(const char *run, td_config **out_config) TD_MUST_USE;
 
 #endif
