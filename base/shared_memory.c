@@ -34,9 +34,13 @@ static td_status *map(td_shared_memory *memory)
     char *room = find_room(memory->bytes);
     void *base =
         room ? mmap(room, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->file, 0) : MAP_FAILED;
-    if (base == MAP_FAILED)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share: %s", memory->bytes,
-                        strerror(errno));
+    if (base == MAP_FAILED) {
+        td_status *status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share: %s",
+                                     memory->bytes, strerror(errno));
+        if (room)
+            (void)munmap(room, memory->bytes);
+        return status;
+    }
     memory->base = base;
     for (size_t at = 0; at + TD_LARGE_PAGE_BYTES <= memory->bytes; at += TD_LARGE_PAGE_BYTES)
         td_large_page_hold((char *)base + at);
