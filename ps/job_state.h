@@ -96,15 +96,38 @@ td_status *td_client_settle(td_job *job) TD_MUST_USE;
 /* Frees its memory; comm: NULL once that is closed. */
 void td_client_release(td_job *job, td_comm *comm);
 
+/* A question to a server, words and bytes, and its answer; answer->bytes is the room. */
+td_status *td_client_ask(td_job *job, int32_t server, td_parcel *question, td_parcel *answer) TD_MUST_USE;
+int64_t td_client_row_bytes(const td_job *job, int32_t table, int32_t array);
+/* Room for a message of so many parts to each server, once they have read the last ones. */
+td_status *td_client_begin_round(const td_job *job, int32_t parts, td_round *round) TD_MUST_USE;
+
+/* ---- client_pull.c, client_push.c, client_rows.c: functions of td_remote ---- */
+/* Rows from their owners, all of them. */
+td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin) TD_MUST_USE;
+td_status *td_client_push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place) TD_MUST_USE;
+td_status *td_client_offer(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place,
+                           td_exact *const *out_squares) TD_MUST_USE;
+td_status *td_client_apply(void *self, const td_remote_part *parts, int32_t n, float factor) TD_MUST_USE;
+td_status *td_client_forget(void *self) TD_MUST_USE;
+td_status *td_client_read(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
+                          void *out_rows, int64_t *out_n) TD_MUST_USE;
+td_status *td_client_write(void *self, int32_t table, int32_t array, const int64_t *ids, int64_t n,
+                           const void *rows) TD_MUST_USE;
+void td_client_forget_rows(void *self);
+td_status *td_client_save(void *self, const char *directory, int64_t steps, bool changes, bool track,
+                          td_remote_file *out_files) TD_MUST_USE;
+td_status *td_client_tracks(void *self, bool *out_all) TD_MUST_USE;
+td_status *td_client_clear(void *self, int32_t table) TD_MUST_USE;
+td_status *td_client_count(void *self, int32_t table, int64_t *out_rows) TD_MUST_USE;
+td_status *td_client_checksum(void *self, int32_t table, uint64_t *out_sum) TD_MUST_USE;
+
 /* ---- replicas.c ---- */
 /* Shares the window's replicas out: as many to each worker, one worker's next to each other. */
 td_status *td_job_share_replicas(td_job *job) TD_MUST_USE;
 int32_t td_job_own_replicas(const td_job *job);
 int32_t td_job_first_replica(const td_job *job); /* of its own */
 bool td_job_runs(const td_job *job, int32_t replica);
-
-/* Rows from their owners, all of them. */
-td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin) TD_MUST_USE;
 
 /* ---- row_cache.c ---- */
 /* The same, but for rows that are kept here. */

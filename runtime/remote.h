@@ -92,9 +92,9 @@ struct td_remote {
      * other inputs are read in a replica's last one, the outputs are there after the window's. */
     td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, const td_remote_place *place);
     /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
-    td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_keys,
+    td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
                        void *out_rows, int64_t *out_n);
-    td_status *(*write)(void *self, int32_t table, int32_t array, const int64_t *keys, int64_t n, const void *rows);
+    td_status *(*write)(void *self, int32_t table, int32_t array, const int64_t *ids, int64_t n, const void *rows);
     /* Every owner writes all it has, or with `changes` what changed since it was told to `track`, as <directory>/owner-<i>.safetensors
      * (docs/checkpoints.md); which files those are. */
     int32_t owners;
