@@ -3,28 +3,11 @@
 #include <string.h>
 
 #include "base/string.h"
-#include "base/units.h"
+#include "cli/profile_cell.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
 
-#define MS(ns) (1e-6 * (double)(ns))
-
-typedef struct cell {
-    char text[TD_UNIT_TEXT];
-} cell;
-
-static const char *time_text(cell *to, double ns)
-{
-    return ns > 0 ? td_format_seconds(to->text, ns * 1e-9) : "-";
-}
-
-static const char *share_text(cell *to, double share)
-{
-    (void)snprintf(to->text, sizeof to->text, "%.0f %%", 100 * share);
-    return to->text;
-}
-
-static const char *rate_text(cell *to, double per_s, const char *unit)
+static const char *rate_text(td_cell *to, double per_s, const char *unit)
 {
     char number[TD_UNIT_TEXT];
     if (per_s < 1e6)
@@ -37,17 +20,17 @@ static const char *rate_text(cell *to, double per_s, const char *unit)
 
 static void add_row(td_table *table, const td_op_statistics *ops, const td_op_row *row)
 {
-    cell t[6];
+    td_cell t[6];
     char count[32], name[101];
     double seconds = 1e-9 * (double)row->self_ns, steps = (double)ops->steps;
     (void)snprintf(count, sizeof count, "%.3g", (double)row->count / steps);
     td_text_cut(name, sizeof name, row->name);
     td_table_row(table, name, row->op ? row->op : "", row->device, count,
-                 time_text(&t[0], (double)row->self_ns / steps),
-                 share_text(&t[1], (double)row->self_ns / (double)(ops->self_ns + !ops->self_ns)),
+                 td_cell_time(&t[0], (double)row->self_ns / steps),
+                 td_cell_share(&t[1], (double)row->self_ns, (double)ops->self_ns),
                  rate_text(&t[2], seconds > 0 ? row->flops / seconds : 0, " GFLOP/s"),
                  rate_text(&t[3], seconds > 0 ? row->bytes / seconds : 0, " GB/s"),
-                 share_text(&t[4], td_op_reached(ops->view, row)));
+                 td_cell_share(&t[4], td_op_reached(ops->view, row), 1));
 }
 
 static td_status *print_rows(const td_op_statistics *ops, const td_op_rows *rows, const char *head, int64_t most,
@@ -80,10 +63,10 @@ td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out)
         const td_op_row *row = &ops->ops.rows[i];
         const td_trace_node *node = &plan->nodes[row->node];
         char inputs[1024], outputs[512];
-        cell time;
+        td_cell time;
         fprintf(out, "%s %s on %s%s: %" PRId64 " times, %s each\n", row->op, row->name, row->device,
                 node->inserted ? " (inserted by the planner)" : "", row->count,
-                time_text(&time, (double)row->self_ns / (double)(row->count + !row->count)));
+                td_cell_time(&time, (double)row->self_ns / (double)(row->count + !row->count)));
         fprintf(out, "  %s -> %s\n", td_op_shapes(plan, node->inputs, node->n_inputs, inputs, sizeof inputs),
                 td_op_shapes(plan, node->outputs, node->n_outputs, outputs, sizeof outputs));
         if (node->attributes[0])
@@ -97,15 +80,15 @@ td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out)
 static void print_data(const td_analysis *a, FILE *out)
 {
     const td_data_view *d = &a->data;
-    cell t[3];
+    td_cell t[3];
     double n = (double)a->steps->n_steps;
     fprintf(out, "\n  data: ");
     if (d->queue_samples)
         fprintf(out, "%.1f of %" PRId64 " batches stand ready, ", (double)d->queue_sum / (double)d->queue_samples,
                 d->queue_most);
     if (d->fetches)
-        fprintf(out, "one takes %s to make, ", time_text(&t[0], (double)d->fetch_ns / (double)d->fetches));
-    fprintf(out, "the run asks for %s a step", time_text(&t[1], (double)d->waited_ns / n));
+        fprintf(out, "one takes %s to make, ", td_cell_time(&t[0], (double)d->fetch_ns / (double)d->fetches));
+    fprintf(out, "the run asks for %s a step", td_cell_time(&t[1], (double)d->waited_ns / n));
     if (d->starved_steps)
         fprintf(out, "; %" PRId64 " of %" PRId64 " steps wait for it", d->starved_steps, a->steps->n_steps);
     fputc('\n', out);
@@ -130,7 +113,7 @@ static td_status *print_memory(const td_analysis *a, FILE *out)
     td_table_row(&table, "memory", "store", "arena", "live at peak", "in use", "largest at the peak");
     for (int32_t d = 0; d < a->memory->n_devices; d++) {
         const td_device_memory *m = &a->memory->devices[d];
-        cell t[4], size;
+        td_cell t[4], size;
         char tenants[256] = "", short_text[61];
         for (int32_t i = 0; i < m->n_tenants && i < 3; i++)
             (void)snprintf(tenants + strlen(tenants), sizeof tenants - strlen(tenants), "%s%s %s", i ? ", " : "",

@@ -1,28 +1,17 @@
 /* Tables of a job's ranks: see profile_view.h. */
 #include <inttypes.h>
 
-#include "base/units.h"
+#include "cli/profile_cell.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
 
-#define MS(ns) (1e-6 * (double)(ns))
-
-typedef struct cell {
-    char text[TD_UNIT_TEXT];
-} cell;
-
-static const char *time_text(cell *to, double ns)
-{
-    return ns > 0 ? td_format_seconds(to->text, ns * 1e-9) : "-";
-}
-
 /* What one rank says of a kind of work, a step. */
-static const char *work_text(cell *to, const td_rank_work *work, const td_rank_times *times)
+static const char *work_text(td_cell *to, const td_rank_work *work, const td_rank_times *times)
 {
-    return time_text(to, work->n && times->steps ? (double)work->ns / (double)times->steps : 0);
+    return td_cell_time(to, work->n && times->steps ? (double)work->ns / (double)times->steps : 0);
 }
 
-static const char *clock_text(cell *to, const td_rank_trace *rank)
+static const char *clock_text(td_cell *to, const td_rank_trace *rank)
 {
     char error[TD_UNIT_TEXT];
     if (rank->aligned == TD_JOB_SHARED)
@@ -39,14 +28,14 @@ static void add_rank(td_table *table, const td_ranks *ranks, int32_t index)
     const td_rank_trace *r = &ranks->job->ranks[index];
     const td_rank_times *t = &ranks->times[index];
     char number[16], role[140], last[40] = "-";
-    cell c[8];
+    td_cell c[8];
     (void)snprintf(number, sizeof number, "%d", r->rank);
     (void)snprintf(role, sizeof role, "%s%s%s", r->role, *r->host ? " on " : "", r->host);
     if (t->met)
         (void)snprintf(last, sizeof last, "%" PRId64 " of %" PRId64, t->times_last, t->met);
-    td_table_row(table, number, role, time_text(&c[0], t->intervals ? (double)t->step_ns / (double)t->intervals : 0),
+    td_table_row(table, number, role, td_cell_time(&c[0], t->intervals ? (double)t->step_ns / (double)t->intervals : 0),
                  work_text(&c[1], &t->pull, t), work_text(&c[2], &t->push, t), work_text(&c[3], &t->sum, t),
-                 time_text(&c[4], (double)t->late_median_ns), last, work_text(&c[5], &t->answer, t),
+                 td_cell_time(&c[4], (double)t->late_median_ns), last, work_text(&c[5], &t->answer, t),
                  work_text(&c[6], &t->apply, t), r->trace ? clock_text(&c[7], r) : "-");
 }
 

@@ -7,25 +7,10 @@
 
 #include "base/memory.h"
 #include "base/string.h"
-#include "base/units.h"
+#include "cli/profile_cell.h"
 #include "cli/table.h"
 
 #define MS(ns) (1e-6 * (double)(ns))
-
-typedef struct cell {
-    char text[TD_UNIT_TEXT];
-} cell;
-
-static const char *time_text(cell *to, double ns)
-{
-    return ns > 0 ? td_format_seconds(to->text, ns * 1e-9) : "-";
-}
-
-static const char *share_text(cell *to, double part, double whole)
-{
-    (void)snprintf(to->text, sizeof to->text, "%.0f %%", whole > 0 ? 100 * part / whole : 0);
-    return to->text;
-}
 
 /* ---- the head ------------------------------------------------------------------------------------------------------------------- */
 
@@ -33,13 +18,13 @@ static void print_head(const td_step_trace *trace, FILE *out)
 {
     const td_trace *all = trace->view->trace;
     const td_step_times *a = &trace->average;
-    cell step, rate, data;
+    td_cell step, rate, data;
     const char *model = json_string_value(json_object_get(all->info, "model"));
     fprintf(out, "%s: steps %" PRId64 " to %" PRId64 ", %s a step, %s samples/s, data wait %s\n",
             model ? model : "the trace", trace->steps[0].step, trace->steps[trace->n_steps - 1].step,
             td_format_seconds(step.text, 1e-9 * (double)a->interval_ns),
             td_format_count(rate.text, a->interval_ns ? 1e9 * (double)a->samples / (double)a->interval_ns : 0),
-            share_text(&data, (double)a->path_ns[TD_CAUSE_DATA], (double)a->interval_ns));
+            td_cell_share(&data, (double)a->path_ns[TD_CAUSE_DATA], (double)a->interval_ns));
     if (all->dropped)
         fprintf(out, "  %" PRIu64 " records were dropped: raise profile.ring_records, or record fewer steps\n",
                 all->dropped);
@@ -76,7 +61,7 @@ static td_status *print_path(const td_step_trace *trace, td_subgraph_times *cons
     const td_trace_plan *plan = trace->view->plan;
     double wall = (double)trace->wall_ns, n = (double)trace->n_steps;
     td_table table;
-    cell a, b;
+    td_cell a, b;
     td_table_init(&table, 3);
     table.right[1] = table.right[2] = true;
     td_table_row(&table, "critical path", "a step", "share");
@@ -93,18 +78,18 @@ static td_status *print_path(const td_step_trace *trace, td_subgraph_times *cons
                        s->lane == TD_TRACE_COMPUTE     ? plan->devices[s->device].name
                        : s->lane == TD_TRACE_TO_DEVICE ? "copy to device"
                                                        : "copy to host");
-        td_table_row(&table, name, time_text(&a, (double)sorted[i]->path_ns / n),
-                     share_text(&b, (double)sorted[i]->path_ns, wall));
+        td_table_row(&table, name, td_cell_time(&a, (double)sorted[i]->path_ns / n),
+                     td_cell_share(&b, (double)sorted[i]->path_ns, wall));
     }
     for (int c = TD_CAUSE_WAKE_UP; c < TD_CAUSES; c++) {
         double ns = (double)trace->average.path_ns[c];
         if (ns * n >= 0.0005 * wall)
-            td_table_row(&table, texts[c], time_text(&a, ns), share_text(&b, ns * n, wall));
+            td_table_row(&table, texts[c], td_cell_time(&a, ns), td_cell_share(&b, ns * n, wall));
     }
     char name[64];
     (void)snprintf(name, sizeof name, "%" PRId64 " others", others);
     if (rest)
-        td_table_row(&table, name, time_text(&a, (double)rest / n), share_text(&b, (double)rest, wall));
+        td_table_row(&table, name, td_cell_time(&a, (double)rest / n), td_cell_share(&b, (double)rest, wall));
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
 }
@@ -113,7 +98,7 @@ static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
 {
     const td_trace_plan *plan = trace->view->plan;
     td_table table;
-    cell t[5];
+    td_cell t[5];
     td_table_init(&table, 7);
     for (int i = 2; i < 7; i++)
         table.right[i] = true;
@@ -123,10 +108,11 @@ static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
         double n = (double)(times->runs ? times->runs : 1);
         if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE)
             continue;
-        td_table_row(&table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name,
-                     time_text(&t[0], (double)times->total_ns / n), time_text(&t[1], (double)times->forward_ns / n),
-                     time_text(&t[2], (double)times->backward_ns / n), time_text(&t[3], (double)times->update_ns / n),
-                     time_text(&t[4], plan->subgraphs[s].estimated_ms * 1e6));
+        td_table_row(
+            &table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name,
+            td_cell_time(&t[0], (double)times->total_ns / n), td_cell_time(&t[1], (double)times->forward_ns / n),
+            td_cell_time(&t[2], (double)times->backward_ns / n), td_cell_time(&t[3], (double)times->update_ns / n),
+            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6));
     }
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
@@ -149,7 +135,7 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
     td_subgraph_times others = {0};
     int32_t shown = 0, more = 0;
     td_table table;
-    cell t[5];
+    td_cell t[5];
     td_table_init(&table, 7);
     for (int i = 2; i < 7; i++)
         table.right[i] = true;
@@ -174,20 +160,20 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
         td_text_cut(device, sizeof device, plan->devices[s->device].name);
         (void)snprintf(way, sizeof way, "%s %s", s->lane == TD_TRACE_TO_DEVICE ? "to" : "from", device);
         td_table_row(&table, s->name, way, td_format_traffic(t[0].text, (double)c->bytes / n),
-                     time_text(&t[1], (double)c->total_ns / n),
+                     td_cell_time(&t[1], (double)c->total_ns / n),
                      td_format_rate(t[2].text, c->total_ns ? 1e9 * (double)c->bytes / (double)c->total_ns : 0),
-                     share_text(&t[3], (double)c->hidden_ns, (double)c->total_ns),
-                     time_text(&t[4], (double)c->path_ns / n));
+                     td_cell_share(&t[3], (double)c->hidden_ns, (double)c->total_ns),
+                     td_cell_time(&t[4], (double)c->path_ns / n));
     }
     if (more) {
         double n = (double)others.runs;
         char name[64];
         (void)snprintf(name, sizeof name, "%d others", more);
         td_table_row(&table, name, "", td_format_traffic(t[0].text, (double)others.bytes / n),
-                     time_text(&t[1], (double)others.total_ns / n),
+                     td_cell_time(&t[1], (double)others.total_ns / n),
                      td_format_rate(t[2].text, 1e9 * (double)others.bytes / (double)(others.total_ns + 1)),
-                     share_text(&t[3], (double)others.hidden_ns, (double)others.total_ns),
-                     time_text(&t[4], (double)others.path_ns / n));
+                     td_cell_share(&t[3], (double)others.hidden_ns, (double)others.total_ns),
+                     td_cell_time(&t[4], (double)others.path_ns / n));
     }
     if (shown)
         fputc('\n', out);
@@ -202,7 +188,7 @@ static td_status *print_lanes(const td_step_trace *trace, FILE *out)
 {
     const td_view *view = trace->view;
     td_table table;
-    cell t[6];
+    td_cell t[6];
     td_table_init(&table, 8);
     for (int i = 1; i < 7; i++)
         table.right[i] = true;
@@ -216,12 +202,12 @@ static td_status *print_lanes(const td_step_trace *trace, FILE *out)
                 most = s;
         int64_t rest =
             lane->waits_ns[TD_CAUSE_WAKE_UP] + lane->waits_ns[TD_CAUSE_HOST] + lane->waits_ns[TD_CAUSE_UNKNOWN];
-        td_table_row(&table, view->lanes[l].name, share_text(&t[0], (double)lane->busy_ns, wall),
-                     share_text(&t[1], (double)lane->idle_ns, wall),
-                     share_text(&t[2], (double)lane->waits_ns[TD_CAUSE_DATA], wall),
-                     share_text(&t[3], (double)lane->waits_ns[TD_CAUSE_COPY], wall),
-                     share_text(&t[4], (double)lane->waits_ns[TD_CAUSE_SUBGRAPH], wall),
-                     share_text(&t[5], (double)rest, wall), most < 0 ? "-" : view->plan->subgraphs[most].name);
+        td_table_row(&table, view->lanes[l].name, td_cell_share(&t[0], (double)lane->busy_ns, wall),
+                     td_cell_share(&t[1], (double)lane->idle_ns, wall),
+                     td_cell_share(&t[2], (double)lane->waits_ns[TD_CAUSE_DATA], wall),
+                     td_cell_share(&t[3], (double)lane->waits_ns[TD_CAUSE_COPY], wall),
+                     td_cell_share(&t[4], (double)lane->waits_ns[TD_CAUSE_SUBGRAPH], wall),
+                     td_cell_share(&t[5], (double)rest, wall), most < 0 ? "-" : view->plan->subgraphs[most].name);
     }
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
@@ -263,7 +249,7 @@ static td_status *print_pieces(const pieces *p, const td_view_step *step, FILE *
 {
     const td_trace_plan *plan = p->trace->view->plan;
     td_table table;
-    cell t[2];
+    td_cell t[2];
     td_table_init(&table, 4);
     table.right[0] = table.right[1] = true;
     td_table_row(&table, "from", "for", "what", "because");
