@@ -5,8 +5,8 @@
  *
  * The update takes the gradient as it crossed, adds it to the sum of the window's earlier micro-batches, clips, updates and copies the
  * parameter out in 16 bit where all that read it are casts to that. In a window's last micro-batch the sum itself is left alone
- * (td_plan_node.before_last); the norm's squares are of what the update will see. A rule that is not elementwise keeps its own op, with a
- * copy after it ("copy_out"). Nothing here changes a bit: each part of the pass rounds as the op that it stands for.
+ * (td_plan_node.before_last); the norm's squares, and the search for what is not finite, are of what the update will see. A rule that
+ * is not elementwise keeps its own op, with a copy after it ("copy_out"). Nothing here changes a bit: each part of the pass rounds as the op that it stands for.
  *
  * What is read elsewhere stays: a gradient that somebody else wants in f32 is still made. */
 #include <string.h>
@@ -18,9 +18,9 @@ typedef struct folding {
     td_plan *plan;
     td_graph *graph;
     td_folded *folded;
-    int32_t *uses;    /* of each value that there was: nodes that read it, and outputs */
-    int32_t *squares; /* of each such value: a gradient_squares of it, or -1; */
-    int32_t *next;    /* of that node: another one, or -1 */
+    int32_t *uses; /* of each value that there was: nodes that read it, and outputs */
+    int32_t *look; /* of each such value: a node that looks at it before the update does, or -1; */
+    int32_t *next; /* of that node: another one, or -1 */
 } folding;
 
 static td_status *no_memory(const char *name)
@@ -55,18 +55,18 @@ static td_status *find_uses(folding *f)
 {
     const td_graph *graph = f->graph;
     TD_TRY(TD_NEW(f->uses, graph->n_values + 1));
-    TD_TRY(TD_NEW(f->squares, graph->n_values + 1));
+    TD_TRY(TD_NEW(f->look, graph->n_values + 1));
     TD_TRY(TD_NEW(f->next, graph->n_nodes + 1));
-    memset(f->squares, 0xff, (size_t)graph->n_values * sizeof *f->squares);
+    memset(f->look, 0xff, (size_t)graph->n_values * sizeof *f->look);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const td_node *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_inputs; i++)
             if (node->inputs[i] >= 0)
                 f->uses[node->inputs[i]]++;
-        if (!is_op(node, "gradient_squares"))
+        if (!is_op(node, "gradient_squares") && !is_op(node, "gradient_nonfinite"))
             continue;
-        f->next[n] = f->squares[node->inputs[0]];
-        f->squares[node->inputs[0]] = n;
+        f->next[n] = f->look[node->inputs[0]];
+        f->look[node->inputs[0]] = n;
     }
     for (int32_t i = 0; i < f->plan->n_outputs; i++)
         f->uses[f->plan->outputs[i]]++;
@@ -110,17 +110,17 @@ static void find_narrow(folding *f)
 /* What the gradient of an update is made of. */
 typedef struct chain {
     int32_t gradient, sum, micro, factor; /* values; sum, micro and factor may be -1 */
-    int32_t whole;                        /* what the squares are of: the sum, or the gradient in f32 */
+    int32_t whole;                        /* what is looked at before: the sum, or the gradient in f32 */
     int32_t accumulate;                   /* the node of the sum */
 } chain;
 
-/* Whether the update, or its clipping, and sums of squares alone read a value: then it need not be whole in memory. */
-static bool is_read_by_squares_alone(const folding *f, int32_t value)
+/* Whether nobody reads a value but the update, or its clipping, and who looks at it before: then it need not be whole in memory. */
+static bool is_for_update_alone(const folding *f, int32_t value)
 {
-    int32_t squares = 0;
-    for (int32_t n = f->squares[value]; n >= 0; n = f->next[n])
-        squares++;
-    return f->uses[value] == squares + 1;
+    int32_t looks = 0;
+    for (int32_t n = f->look[value]; n >= 0; n = f->next[n])
+        looks++;
+    return f->uses[value] == looks + 1;
 }
 
 /* A gradient in f32, or what it is in 16 bit before it is widened. */
@@ -140,7 +140,7 @@ static chain find_chain(const folding *f, const td_node *update)
     }
     c.whole = c.gradient;
     const td_node *accumulate = maker(f, c.gradient, "accumulate");
-    if (accumulate && is_read_by_squares_alone(f, c.gradient)) {
+    if (accumulate && is_for_update_alone(f, c.gradient)) {
         c.sum = c.gradient;
         c.micro = accumulate->inputs[1];
         c.accumulate = f->graph->values[c.gradient].producer;
@@ -150,29 +150,29 @@ static chain find_chain(const folding *f, const td_node *update)
     return c;
 }
 
-static td_status *widen_squares(td_node *squares, const chain *c)
+static td_status *widen_look(td_node *look, const chain *c)
 {
     int32_t *inputs = NULL;
     if (c->sum < 0) {
-        squares->inputs[0] = c->gradient;
+        look->inputs[0] = c->gradient;
         return NULL;
     }
     TD_TRY(TD_NEW(inputs, 3));
     inputs[0] = c->gradient;
     inputs[1] = c->sum;
     inputs[2] = c->micro;
-    td_free(squares->inputs);
-    squares->inputs = inputs;
-    squares->n_inputs = 3;
+    td_free(look->inputs);
+    look->inputs = inputs;
+    look->n_inputs = 3;
     return NULL;
 }
 
 /* The other readers of what the update takes apart. */
 static td_status *rewire(folding *f, const chain *c)
 {
-    for (int32_t n = f->squares[c->whole]; c->whole != c->gradient && n >= 0; n = f->next[n])
+    for (int32_t n = f->look[c->whole]; c->whole != c->gradient && n >= 0; n = f->next[n])
         if (f->graph->nodes[n].inputs[0] == c->whole) /* not yet for another parameter */
-            TD_TRY(widen_squares(&f->graph->nodes[n], c));
+            TD_TRY(widen_look(&f->graph->nodes[n], c));
     if (c->accumulate >= 0)
         f->plan->nodes[c->accumulate].before_last = true;
     td_node *sum = maker(f, c->whole, "accumulate");
@@ -312,7 +312,7 @@ td_status *td_fold_offloaded(td_plan *plan, td_folded *out)
         status = fold_all(&f);
     plan->graph->phase = TD_FORWARD;
     td_free(f.uses);
-    td_free(f.squares);
+    td_free(f.look);
     td_free(f.next);
     return status;
 }

@@ -45,28 +45,13 @@ static void cost(const td_kernel_call *call, td_cost *out_cost)
 
 /* ---- gradient_squares -------------------------------------------------------------------------------------------------- */
 
-static td_status *check_sum(const td_infer *infer)
-{
-    enum { MICRO_NUMBERS = 3 };
-    if (infer->n_inputs < 3 || infer->inputs[1].kind == TD_NONE)
-        return NULL;
-    TD_TRY(td_infer_require(infer, 1, TD_DENSE, TD_F32));
-    TD_TRY(td_infer_require(infer, 2, TD_SCALAR, TD_F64));
-    const td_shape *micro = &infer->inputs[2].shape;
-    if (infer->inputs[0].kind != TD_DENSE || !td_shape_equal(&infer->inputs[0].shape, &infer->inputs[1].shape))
-        return TD_SHAPE_ERROR(infer, "gradient and sum must be dense and have one shape");
-    if (micro->rank != 1 || !td_dim_is(micro->dims[0], MICRO_NUMBERS))
-        return TD_SHAPE_ERROR(infer, "micro must be %d numbers", (int)MICRO_NUMBERS);
-    return NULL;
-}
-
 static td_status *squares_infer(td_infer *infer)
 {
     if (infer->inputs[0].kind == TD_ROW_SPARSE)
         TD_TRY(require_gradient(infer));
     else
         TD_TRY(td_infer_dense(infer, 0, TD_FLOATS));
-    TD_TRY(check_sum(infer));
+    TD_TRY(td_infer_summed_gradient(infer, 0));
     infer->outputs[0] = (td_type){.kind = TD_DENSE, .dtype = TD_I64, .shape = TD_SHAPE(SUM_WORDS)};
     infer->outputs[0].entries = td_dim_constant(0);
     return NULL;
@@ -77,15 +62,11 @@ static void sum_dense(const td_kernel_call *call, td_exact *sum)
 {
     const td_tensor *gradient = &call->inputs[0];
     const int64_t n = td_tensor_elements(gradient);
-    const bool summed = call->n_inputs > 2 && call->inputs[1].kind != TD_NONE;
-    const bool adds = summed && ((const double *)call->inputs[2].data)[0] == 0;
     float block[TD_EXACT_BLOCK];
     for (int64_t at = 0; at < n; at += TD_EXACT_BLOCK) {
         const int64_t count = n - at < TD_EXACT_BLOCK ? n - at : TD_EXACT_BLOCK;
-        for (int64_t i = 0; i < count; i++) {
-            const float g = td_get_f32(gradient, at + i);
-            block[i] = adds ? ((const float *)call->inputs[1].data)[at + i] + g : g;
-        }
+        for (int64_t i = 0; i < count; i++)
+            block[i] = td_get_summed(call->inputs, call->n_inputs, at + i);
         td_exact_add(sum, td_sum_squares(block, count));
     }
 }

@@ -21,6 +21,14 @@ static inline float td_get_f32(const td_tensor *t, int64_t i)
     return ((const float *)t->data)[i];
 }
 
+/* Element i of a gradient, plus, where inputs `sum` and `micro` follow it, that of the sum of its window's earlier micro-batches. */
+static inline float td_get_summed(const td_tensor *gradient, int32_t n_inputs, int64_t i)
+{
+    const float g = td_get_f32(&gradient[0], i);
+    const bool summed = n_inputs > 2 && gradient[1].kind != TD_NONE && ((const double *)gradient[2].data)[0] == 0;
+    return summed ? ((const float *)gradient[1].data)[i] + g : g;
+}
+
 static inline void td_set_f32(const td_tensor *t, int64_t i, float value)
 {
     if (t->dtype == TD_F16)

@@ -1,5 +1,6 @@
 /* Whether the gradients of a step are finite numbers, before any update reads them: a flag for each gradient, then one number
- * for all. The planner adds them where 16-bit floats overflow or steps may be skipped (partition/overflow.c). */
+ * for all. The planner adds them where 16-bit floats overflow or steps may be skipped (partition/overflow.c). Where the update adds
+ * the last micro-batch's gradient to a sum by itself (update_mixed), what is looked at is their sum, as gradient_squares does. */
 #include <math.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ static td_status *flag_infer(td_infer *infer)
         TD_TRY(td_infer_require(infer, 0, TD_ROW_SPARSE, TD_F32));
     else
         TD_TRY(td_infer_dense(infer, 0, TD_FLOATS));
+    TD_TRY(td_infer_summed_gradient(infer, 0));
     infer->outputs[0] = one_number();
     return NULL;
 }
@@ -44,7 +46,7 @@ static td_status *flag_reference(const td_kernel_call *call)
     const int64_t n = elements_in_use(&call->inputs[0]);
     int64_t found = 0;
     for (int64_t i = 0; i < n && !found; i++)
-        found = !isfinite(td_get_f32(&call->inputs[0], i));
+        found = !isfinite(td_get_summed(call->inputs, call->n_inputs, i));
     *(int64_t *)call->outputs[0].data = found;
     return NULL;
 }
@@ -52,7 +54,9 @@ static td_status *flag_reference(const td_kernel_call *call)
 const td_op td_op_gradient_nonfinite = {
     .name = "gradient_nonfinite",
     .summary = "1 where a gradient holds an infinity or NaN, else 0",
-    .inputs = {{"gradient", TD_PORT_NO_GRADIENT}},
+    .inputs = {{"gradient", TD_PORT_NO_GRADIENT},
+               {"sum", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
+               {"micro", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL}},
     .outputs = {{"flag", 0}},
     .flags = TD_OP_INTERNAL,
     .infer = flag_infer,

@@ -107,6 +107,26 @@ td_status *td_infer_shape_attr(const td_infer *infer, td_shape *out_shape)
     return NULL;
 }
 
+td_status *td_infer_summed_gradient(const td_infer *infer, int32_t gradient)
+{
+    enum { MICRO_NUMBERS = 3 };
+    const int32_t sum = gradient + 1, micro = gradient + 2;
+    const td_kind kinds[] = {sum < infer->n_inputs ? infer->inputs[sum].kind : TD_NONE,
+                             micro < infer->n_inputs ? infer->inputs[micro].kind : TD_NONE};
+    if ((kinds[0] == TD_NONE) != (kinds[1] == TD_NONE))
+        return TD_SHAPE_ERROR(infer, "a sum of micro-batches and how far the window is come together");
+    if (kinds[0] == TD_NONE)
+        return NULL;
+    TD_TRY(td_infer_require(infer, sum, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_require(infer, micro, TD_SCALAR, TD_F64));
+    if (infer->inputs[gradient].kind != TD_DENSE ||
+        !td_shape_equal(&infer->inputs[gradient].shape, &infer->inputs[sum].shape))
+        return TD_SHAPE_ERROR(infer, "gradient and sum must be dense and have one shape");
+    if (infer->inputs[micro].shape.rank != 1 || !td_dim_is(infer->inputs[micro].shape.dims[0], MICRO_NUMBERS))
+        return TD_SHAPE_ERROR(infer, "micro must be %d numbers", (int)MICRO_NUMBERS);
+    return NULL;
+}
+
 td_status *td_infer_filled(td_infer *infer)
 {
     td_type *y = &infer->outputs[0];

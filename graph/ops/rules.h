@@ -28,6 +28,9 @@ td_status *td_infer_shape_attr(const td_infer *infer, td_shape *out_shape) TD_MU
 td_status *td_infer_filled(td_infer *infer) TD_MUST_USE;
 /* The attribute "dtype". */
 td_status *td_infer_dtype_attr(const td_infer *infer, td_dtype *out_dtype) TD_MUST_USE;
+/* Inputs `gradient`, and after it `sum` of a window's earlier micro-batches and `micro` (graph/ops/accumulate.c), both or neither: of an
+ * op that sees sum + gradient, as an update does that adds the last micro-batch's by itself (graph/ops/update_mixed.c). */
+td_status *td_infer_summed_gradient(const td_infer *infer, int32_t gradient) TD_MUST_USE;
 /* The name of a port of the op, by argument number. */
 const char *td_infer_port(const td_infer *infer, int32_t index);
 

@@ -215,6 +215,8 @@ const conformance_case update_cases[] = {
     {"gradient_nonfinite", "f16[70,50]", NULL, 1, 0, 0},
     {"gradient_nonfinite", "bf16[70,50]", NULL, 1, 0, 0},
     {"gradient_nonfinite", "f32[50,8]{N}", NULL, 1, 40, 0},
+    {"gradient_nonfinite", "f16[40001] f32[40001] f64*3=0,1,1", NULL, 1, 0, 0},
+    {"gradient_nonfinite", "bf16[4000] f32[4000] f64*3=1,1,1", NULL, 1, 0, 0},
     {"first_overflow", "f32[1] i64[1]<2 i64[1]<2", NULL, 1, 0, 0},
     {"first_overflow", "f32[1] i64[69]<100 i64[1]<2", NULL, 1, 0, 0},
     {0},

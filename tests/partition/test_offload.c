@@ -165,13 +165,14 @@ static int32_t count_ops_on_host(const td_plan *plan, const char *op)
     return count;
 }
 
-static void check_one_pass(td_precision precision, int32_t accumulate, double clip_norm)
+static void check_one_pass(td_precision precision, int32_t accumulate, double clip_norm, td_on_nan on_nan)
 {
     enum { GRADIENT = 1, SUM, MICRO, FACTOR };
     model m = deep_model();
     m.options.precision = precision;
     m.options.accumulate = accumulate;
     m.options.clip_norm = clip_norm;
+    m.options.on_nan = on_nan;
     m.options.no_speculation = true;
     assert_ok(model_plan(&m, deep_logit(&m)));
     const td_dtype narrow = precision == TD_FP32 ? TD_F32 : TD_BF16;
@@ -189,14 +190,21 @@ static void check_one_pass(td_precision precision, int32_t accumulate, double cl
     assert_int_equal(count_ops_on_host(m.plan, "clip_gradient"), 0);
     if (accumulate > 1)
         assert_true(node_of(m.plan, "b.weight/accumulate")->before_last);
+    if (accumulate > 1 && (clip_norm > 0 || on_nan == TD_NAN_SKIP)) {
+        const char *name = clip_norm > 0 ? "b.weight/squares" : "b.weight/nonfinite";
+        const td_node *look = &graph->nodes[td_name_map_get(&graph->node_names, name)];
+        assert_int_equal(look->n_inputs, 3);
+        assert_memory_equal(look->inputs, part + GRADIENT, 3 * sizeof *part); /* what the update sees */
+    }
     model_end(&m);
 }
 
 static void test_what_the_host_does_with_a_gradient_is_one_pass(void **state)
 {
     (void)state;
-    for (int i = 0; i < 8; i++)
-        check_one_pass(i & 1 ? TD_MIXED_BF16 : TD_FP32, i & 2 ? 4 : 1, i & 4 ? 1 : 0);
+    for (int i = 0; i < 16; i++)
+        check_one_pass(i & 1 ? TD_MIXED_BF16 : TD_FP32, i & 2 ? 4 : 1, i & 4 ? 1 : 0,
+                       i & 8 ? TD_NAN_SKIP : td_train_defaults().on_nan);
 }
 
 /* The weights and biases of layers too small to fill a bucket: one op, found under each one's name. */

@@ -207,6 +207,18 @@ static void test_windows_that_are_left_out_leave_the_old_bits(void **state)
     (void)check((setting){.optimizer = "adam", .clip_norm = 1e-3}, 7);
 }
 
+/* Without a norm nothing speculates; that of the sums which updates finish by themselves none is finite is seen all the same. */
+static void test_unclipped_sums_that_overflow_leave_the_old_bits(void **state)
+{
+    (void)state;
+    td_log_set(NULL, NULL, TD_LOG_NULL);
+    for (int32_t accumulate = 2; accumulate < 4; accumulate++)
+        assert_int_equal(
+            check((setting){.optimizer = "adam", .precision = TD_MIXED_FP16, .accumulate = accumulate}, 9).speculated,
+            0);
+    (void)check((setting){.optimizer = "adam", .accumulate = 2}, 5);
+}
+
 /* The first gradients of fp16 overflow at this scale, under a finite loss. */
 static void test_gradients_that_overflow_leave_the_old_bits(void **state)
 {
@@ -282,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_steps_that_are_never_clipped_all_stand),
         cmocka_unit_test(test_steps_that_are_always_clipped_are_made_again_and_rest),
         cmocka_unit_test(test_windows_that_are_left_out_leave_the_old_bits),
+        cmocka_unit_test(test_unclipped_sums_that_overflow_leave_the_old_bits),
         cmocka_unit_test(test_gradients_that_overflow_leave_the_old_bits),
         cmocka_unit_test(test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_ledger),
         cmocka_unit_test(test_other_rules_wait),
