@@ -92,6 +92,7 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     letter->step = atomic_load_explicit(&e->comm->step, memory_order_relaxed);
     letter->epoch = e->comm->epoch;
     if (!grow(e)) {
+        e->free_letters[e->n_free++] = letter;
         td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages"));
         return;
     }
@@ -100,6 +101,8 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     note_mpi(e, code, "send to", peer);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_LETTER_OUT, .letter = letter, .parcel = parcel});
+    else
+        e->free_letters[e->n_free++] = letter; /* a job that goes on without the peer needs it */
     if (td_near_is(e->comm->near, peer))
         td_near_ring(e->comm->near, peer);
 }
