@@ -92,24 +92,31 @@ static td_status *update(td_server *server, td_request *const *pushes)
     return NULL;
 }
 
+/* One window more is applied; `step`: of the training, 0 while workers do not record. */
+static void advance(td_server *server, uint32_t step)
+{
+    server->applied++;
+    server->step = step;
+    if (server->profiler)
+        td_profiler_follow(server->profiler, step);
+}
+
 /* The window is over, whatever became of it. */
 static void end_window(td_server *server, td_request **pushes, uint64_t from)
 {
+    const uint32_t step = (uint32_t)pushes[0]->words[3];
     uint64_t bytes = 0;
-    server->step = (uint32_t)pushes[0]->words[3];
     for (int32_t r = 0; r < server->replicas; r++) {
         bytes += (uint64_t)pushes[r]->bytes;
         td_comm_free_request(server->comm, pushes[r]);
         pushes[r] = NULL;
     }
     server->weighed = false;
-    server->applied++;
-    td_record_end(TD_RECORD_APPLY, 0, server->step, from, bytes);
-    if (server->profiler)
-        td_profiler_follow(server->profiler, server->step);
+    td_record_end(TD_RECORD_APPLY, 0, step, from, bytes);
+    advance(server, step);
 }
 
-static td_request **next_window(td_server *server)
+static td_request **next_window(const td_server *server)
 {
     return server->pushes[(server->applied + 1) % TD_SERVER_WINDOWS];
 }
@@ -209,17 +216,29 @@ td_status *td_server_decide(td_server *server, const td_request *request)
 
 static bool is_complete(const td_server *server)
 {
-    td_request *const *pushes = server->pushes[(server->applied + 1) % TD_SERVER_WINDOWS];
+    td_request *const *pushes = next_window(server);
     for (int32_t r = 0; r < server->replicas; r++)
         if (!pushes[r])
             return false;
     return !server->weighed;
 }
 
+/* A replica has pushed so many windows. Those that the slowest has pushed too are applied. */
+static void note_clock(td_server *server, int64_t replica, int64_t window, uint32_t step)
+{
+    int64_t least = window;
+    server->clocks[replica] = window;
+    for (int32_t r = 0; r < server->replicas; r++)
+        least = server->clocks[r] < least ? server->clocks[r] : least;
+    if (least > server->applied)
+        advance(server, step);
+}
+
 /* A replica's push by itself. Takes the request. */
 static td_status *push_at_once(td_server *server, td_request *request)
 {
     const int64_t window = (int64_t)request->words[0], replica = (int64_t)request->words[2];
+    const uint32_t step = (uint32_t)request->words[3];
     const td_wire_part *part = request->data;
     const uint64_t from = td_record_begin();
     td_status *status = check_push(server, request);
@@ -233,11 +252,8 @@ static td_status *push_at_once(td_server *server, td_request *request)
     }
     if (!status) {
         server->served.pushes++;
-        server->clocks[replica] = window;
-        server->applied = window;
-        for (int32_t r = 0; r < server->replicas; r++)
-            server->applied = server->clocks[r] < server->applied ? server->clocks[r] : server->applied;
-        td_record_end(TD_RECORD_APPLY, 0, (uint32_t)request->words[3], from, (uint64_t)request->bytes);
+        td_record_end(TD_RECORD_APPLY, 0, step, from, (uint64_t)request->bytes);
+        note_clock(server, replica, window, step);
     }
     td_comm_free_request(server->comm, request);
     return status ? status : td_server_answer_parked(server);
