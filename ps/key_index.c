@@ -2,17 +2,13 @@
 #include "ps/key_index.h"
 
 #include "base/memory.h"
+#include "ps/slot_bits.h"
 
-enum { LEAST_PLACES = 64, FEW_PLACES = 4096, WORD_BITS = 64 };
+enum { LEAST_PLACES = 64, FEW_PLACES = 4096 };
 
 static size_t key_bytes(const td_key_index *index)
 {
     return (size_t)index->most_slots * sizeof *index->keys;
-}
-
-static size_t taken_bytes(const td_key_index *index)
-{
-    return (size_t)(index->most_slots / WORD_BITS + 1) * sizeof *index->taken;
 }
 
 td_status *td_key_index_init(td_key_index *index, int64_t most_slots)
@@ -20,7 +16,7 @@ td_status *td_key_index_init(td_key_index *index, int64_t most_slots)
     *index = (td_key_index){.n_places = LEAST_PLACES, .most_slots = most_slots, .freed = TD_NO_SLOT};
     TD_TRY(TD_NEW(index->places, LEAST_PLACES));
     index->keys = td_reserve(key_bytes(index));
-    index->taken = td_reserve(taken_bytes(index));
+    index->taken = td_reserve(td_slot_bits_bytes(index->most_slots));
     if (index->keys && index->taken)
         return NULL;
     return TD_ERROR(TD_OUT_OF_MEMORY, "no address space for %lld keys", (long long)most_slots);
@@ -30,7 +26,7 @@ void td_key_index_deinit(td_key_index *index)
 {
     td_free(index->places);
     td_unreserve(index->keys, key_bytes(index));
-    td_unreserve(index->taken, taken_bytes(index));
+    td_unreserve(index->taken, td_slot_bits_bytes(index->most_slots));
     *index = (td_key_index){0};
 }
 
@@ -41,7 +37,7 @@ td_status *td_key_index_clear(td_key_index *index)
     td_free(index->places);
     index->places = places;
     td_reserve_drop(index->keys, key_bytes(index));
-    td_reserve_drop(index->taken, taken_bytes(index));
+    td_reserve_drop(index->taken, td_slot_bits_bytes(index->most_slots));
     index->n_places = LEAST_PLACES;
     index->n = index->n_slots = 0;
     index->freed = TD_NO_SLOT;
@@ -82,13 +78,7 @@ void td_key_index_prefetch(const td_key_index *index, int64_t key)
 
 int64_t td_key_index_next(const td_key_index *index, int64_t slot)
 {
-    while (slot < index->n_slots) {
-        const uint64_t word = index->taken[slot / WORD_BITS] >> (slot % WORD_BITS);
-        if (word)
-            return slot + __builtin_ctzll(word);
-        slot = (slot / WORD_BITS + 1) * WORD_BITS;
-    }
-    return TD_NO_SLOT;
+    return td_slot_bits_next(index->taken, slot, index->n_slots);
 }
 
 /* ---- in and out ---------------------------------------------------------------------------------------------------------------- */
@@ -117,7 +107,7 @@ static td_status *take_slot(td_key_index *index, int64_t key, int64_t *out_slot)
     if (slot == index->freed)
         index->freed = index->keys[slot];
     index->keys[slot] = key;
-    index->taken[slot / WORD_BITS] |= UINT64_C(1) << (slot % WORD_BITS);
+    td_slot_bit_set(index->taken, slot);
     index->n++;
     *out_slot = slot;
     return NULL;
@@ -161,7 +151,7 @@ int64_t td_key_index_remove(td_key_index *index, int64_t key)
         }
     index->keys[slot] = index->freed;
     index->freed = slot;
-    index->taken[slot / WORD_BITS] &= ~(UINT64_C(1) << (slot % WORD_BITS));
+    td_slot_bit_clear(index->taken, slot);
     index->n--;
     return slot;
 }

@@ -6,8 +6,9 @@
 #include "base/memory.h"
 #include "graph/op.h"
 #include "ps/shard.h"
+#include "ps/slot_bits.h"
 
-enum { WORD_BITS = 64, MOST_GONE_OF_FEW = 1 << 16 };
+enum { MOST_GONE_OF_FEW = 1 << 16 };
 
 int64_t td_shard_array_bytes(const td_shard_definition *d, int32_t array)
 {
@@ -83,7 +84,7 @@ int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, i
         return read_gone(shard, cursor, most, out_ids);
     int64_t slot = td_key_index_next(&set->index, *cursor);
     for (; slot >= 0 && n < most; slot = td_key_index_next(&set->index, slot + 1)) {
-        if (changed && !(shard->changed[slot / WORD_BITS] >> (slot % WORD_BITS) & 1))
+        if (changed && !td_slot_bit(shard->changed, slot))
             continue;
         out_ids[n] = td_id_of_key(set->index.keys[slot]);
         ((uint32_t *)out_rows)[n++] = marks[slot];
@@ -136,17 +137,12 @@ td_status *td_shard_write_mark(td_shard *shard, int32_t array, const int64_t *id
 
 /* ---- changes --------------------------------------------------------------------------------------------------------------------- */
 
-static size_t changed_bytes(const td_shard *shard)
-{
-    return (size_t)(shard->most_slots / WORD_BITS + 1) * sizeof *shard->changed;
-}
-
 td_status *td_shard_track(td_shard *shard)
 {
     if (!shard->changed)
-        shard->changed = td_reserve(changed_bytes(shard));
+        shard->changed = td_reserve(td_slot_bits_bytes(shard->most_slots));
     else
-        td_reserve_drop(shard->changed, changed_bytes(shard));
+        td_reserve_drop(shard->changed, td_slot_bits_bytes(shard->most_slots));
     if (!shard->changed)
         return TD_ERROR(TD_OUT_OF_MEMORY, "table \"%s\": no address space", shard->definition.name);
     shard->n_gone = 0;
@@ -157,7 +153,7 @@ td_status *td_shard_track(td_shard *shard)
 void td_shard_note_change(td_shard *shard, int64_t slot)
 {
     if (shard->tracks)
-        shard->changed[slot / WORD_BITS] |= UINT64_C(1) << (slot % WORD_BITS);
+        td_slot_bit_set(shard->changed, slot);
 }
 
 td_status *td_shard_note_gone(td_shard *shard, int64_t id)
@@ -180,7 +176,7 @@ int64_t td_shard_count_changed(const td_shard *shard)
     const uint64_t *there = hashed ? shard->keys.index.taken : shard->begun;
     const int64_t slots = hashed ? shard->keys.index.n_slots : shard->most_slots;
     int64_t all = 0;
-    for (int64_t w = 0; w * WORD_BITS < slots && shard->changed; w++)
+    for (int64_t w = 0; w * TD_SLOT_WORD < slots && shard->changed; w++)
         all += __builtin_popcountll(shard->changed[w] & there[w]);
     return all;
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/prefetch.h"
 #include "graph/op.h"
+#include "ps/slot_bits.h"
 
 enum {
     PREFETCH_PLACES = 16,
@@ -76,7 +77,7 @@ static td_status *reserve_arrays(td_shard *shard)
     }
     if (shard->definition.kind == TD_SHARD_HASH)
         return reserve_keys(shard);
-    shard->begun = td_reserve((size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
+    shard->begun = td_reserve(td_slot_bits_bytes(shard->most_slots));
     return shard->begun ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "table \"%s\": no address space", shard->definition.name);
 }
 
@@ -88,12 +89,9 @@ static void release_arrays(td_shard *shard)
         shard->arrays[a].base = NULL;
         td_shard_pages_deinit(&shard->arrays[a].pages);
     }
-    if (shard->begun)
-        td_unreserve(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
-    shard->begun = NULL;
-    if (shard->changed)
-        td_unreserve(shard->changed, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->changed);
-    shard->changed = NULL;
+    td_unreserve(shard->begun, td_slot_bits_bytes(shard->most_slots));
+    td_unreserve(shard->changed, td_slot_bits_bytes(shard->most_slots));
+    shard->begun = shard->changed = NULL;
     td_key_set_deinit(&shard->keys);
 }
 
@@ -155,7 +153,7 @@ td_status *td_shard_clear(td_shard *shard)
         td_shard_pages_clear(&shard->arrays[a].pages);
     }
     if (shard->begun)
-        td_reserve_drop(shard->begun, (size_t)(shard->most_slots / 64 + 1) * sizeof *shard->begun);
+        td_reserve_drop(shard->begun, td_slot_bits_bytes(shard->most_slots));
     shard->n = shard->n_gone = 0;
     shard->windows = 0;
     shard->tracks = false;
@@ -167,11 +165,6 @@ td_status *td_shard_clear(td_shard *shard)
 }
 
 /* ---- finding rows ---------------------------------------------------------------------------------------------------------- */
-
-static bool is_begun(const td_shard *shard, int64_t slot)
-{
-    return shard->begun[slot / 64] >> (slot % 64) & 1;
-}
 
 static td_status *outside(const td_shard *shard, int64_t id)
 {
@@ -225,7 +218,7 @@ static td_status *find(const td_shard *shard, int64_t key, int64_t *out_slot)
     }
     if (key < d->first || key >= d->first + d->rows)
         return outside(shard, key);
-    *out_slot = is_begun(shard, key - d->first) ? key - d->first : TD_NO_SLOT;
+    *out_slot = td_slot_bit(shard->begun, key - d->first) ? key - d->first : TD_NO_SLOT;
     return NULL;
 }
 
@@ -250,7 +243,7 @@ static td_status *take(td_shard *shard, int64_t key, int64_t *out_slot)
         is_new = *out_slot < 0;
         if (is_new) {
             *out_slot = key - shard->definition.first;
-            shard->begun[*out_slot / 64] |= UINT64_C(1) << (*out_slot % 64);
+            td_slot_bit_set(shard->begun, *out_slot);
         }
     }
     if (is_new)
@@ -394,7 +387,7 @@ td_status *td_shard_remove(td_shard *shard, const int64_t *ids, int64_t n)
         if (shard->definition.kind == TD_SHARD_HASH)
             (void)td_key_set_remove(&shard->keys, td_key_of_id(ids[i]));
         else
-            shard->begun[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+            td_slot_bit_clear(shard->begun, slot);
         shard->n--;
         TD_TRY(td_shard_note_gone(shard, ids[i]));
     }
@@ -408,21 +401,13 @@ static int64_t next_begun(const td_shard *shard, int64_t slot)
 {
     if (shard->definition.kind == TD_SHARD_HASH)
         return td_key_index_next(&shard->keys.index, slot);
-    while (slot < shard->most_slots) {
-        uint64_t word = shard->begun[slot / 64] >> (slot % 64);
-        if (word) {
-            slot += __builtin_ctzll(word);
-            return slot < shard->most_slots ? slot : -1;
-        }
-        slot = (slot / 64 + 1) * 64;
-    }
-    return -1;
+    return td_slot_bits_next(shard->begun, slot, shard->most_slots);
 }
 
 static int64_t next_wanted(const td_shard *shard, int64_t slot, bool changed)
 {
     slot = next_begun(shard, slot);
-    while (changed && slot >= 0 && !(shard->changed[slot / 64] >> (slot % 64) & 1))
+    while (changed && slot >= 0 && !td_slot_bit(shard->changed, slot))
         slot = next_begun(shard, slot + 1);
     return slot;
 }

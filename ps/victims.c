@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/slot_bits.h"
 
 enum { SHARE = 32, LEAST = 32, SLACK = 2 };
 
@@ -134,7 +135,7 @@ td_status *td_victims_touch(td_victims *victims, const td_victim_view *view, int
 static bool is_current(const td_victim_view *view, const td_victim *item)
 {
     const int64_t slot = item->slot;
-    return view->index->taken[slot / 64] >> (slot % 64) & 1 && view->index->keys[slot] == item->key &&
+    return td_slot_bit(view->index->taken, slot) && view->index->keys[slot] == item->key &&
            view->used[slot] == item->used && (!view->counts || view->counts[slot] == item->count);
 }
 
