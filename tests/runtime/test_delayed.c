@@ -7,25 +7,17 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "graph/op.h"
 #include "optim/rule.h"
 #include "tandem/ops.h"
-#include "tandem/session.h"
 #include "tests/base/check.h"
+#include "tests/support/dense_run.h"
 
-enum { BATCH = 8, WIDTH = 13, HIDDEN = 29, BATCHES = 9, MOST = 512, PARAMETERS = 4 };
-
-static void expect_error(td_status *status, const char *words)
-{
-    assert_non_null(status);
-    if (!strstr(td_status_message(status), words))
-        fail_msg("\"%s\" does not say \"%s\"", td_status_message(status), words);
-    td_status_destroy(status);
-}
+enum { HIDDEN = 29, BATCHES = 9, MOST = 512, PARAMETERS = 4 };
 
 typedef struct setting {
     const char *optimizer;
@@ -35,23 +27,9 @@ typedef struct setting {
     bool exact, serial;
 } setting;
 
-typedef struct run {
-    td_graph *graph;
-    td_value loss;
-    td_train_options options;
-    td_plan *plan;
-    td_store *store;
-    td_session *session;
-} run;
-
-static run prepare(setting s)
+static dense_run prepare(setting s)
 {
-    run r = {.options = td_train_defaults()};
-    assert_ok(td_graph_create(&r.graph));
-    td_dim batch = td_extent(r.graph, "B", BATCH);
-    td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(batch, WIDTH)),
-             y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
-    r.loss = td_mse(td_linear(td_tanh(td_linear(x, HIDDEN, "hidden")), 1, "top"), y);
+    dense_run r = dense_run_begin(HIDDEN);
     r.options.clip_norm = s.clip_norm;
     r.options.offload_optimizer = TD_OFFLOAD_CPU;
     r.options.offload_delayed = !s.exact;
@@ -60,126 +38,36 @@ static run prepare(setting s)
     r.options.accumulate = s.accumulate ? s.accumulate : 1;
     r.options.precision = s.precision;
     r.options.on_nan = TD_NAN_SKIP;
-    td_add_device(&r.options, "accel", "emulated:memory=64MiB,cores=1");
     td_group(&r.options, "*", (td_optimizer){.name = s.optimizer, .lr = 0.01});
     return r;
 }
 
-static void start(run *r)
+static dense_batches make_batches(int64_t bad)
 {
-    assert_ok(td_plan_train(r->graph, r->loss, &r->options, &r->plan));
-    assert_ok(td_store_create(r->plan, &r->store));
-    assert_ok(td_session_create(r->plan, r->store, &r->session));
-}
-
-static void stop(run *r)
-{
-    td_session_destroy(r->session);
-    td_store_release(r->store);
-    td_plan_release(r->plan);
-    td_train_options_deinit(&r->options);
-    td_graph_destroy(r->graph);
-}
-
-typedef struct batches {
-    float x[BATCHES][BATCH * WIDTH], y[BATCHES][BATCH];
-    td_field fields[BATCHES][2];
-    int64_t at, end, bad; /* `bad`: the batch with a NaN; -1: none */
-} batches;
-
-static td_batch batch_at(batches *b, int64_t i)
-{
-    int64_t samples = i == 2 ? 3 : BATCH; /* a short one among them */
-    td_field *fields = b->fields[i];
-    fields[0] =
-        (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, WIDTH}, .data = b->x[i]}};
-    fields[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = b->y[i]}};
-    return (td_batch){.samples = samples, .n_fields = 2, .fields = fields};
-}
-
-static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
-{
-    batches *b = self;
-    *out_end = b->at == b->end;
-    if (!*out_end)
-        *out_batch = batch_at(b, b->at++);
-    return NULL;
-}
-
-static void keep_batch(void *self, td_batch *batch)
-{
-    (void)self;
-    (void)batch;
-}
-
-static batches make_batches(int64_t bad)
-{
-    batches b = {.end = BATCHES, .bad = bad};
-    uint32_t state = 1;
-    for (int s = 0; s < BATCHES; s++) {
-        for (int i = 0; i < BATCH * WIDTH; i++)
-            b.x[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1;
-        for (int i = 0; i < BATCH; i++)
-            b.y[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 22) - 2;
-    }
-    if (bad >= 0)
-        b.y[bad][1] = NAN;
+    dense_batches b;
+    dense_batches_fill(&b, bad);
     return b;
 }
 
-typedef struct losses {
-    float loss[BATCHES];
-    int32_t n, skipped;
-} losses;
-
-static bool on_step(void *context, const td_step_report *report)
+static void train(dense_run *r, dense_batches *b, int64_t from, int64_t to, dense_losses *out)
 {
-    losses *l = context;
-    l->skipped += report->skipped;
-    l->loss[l->n++] = report->skipped ? 0 : report->loss;
-    return true;
-}
-
-static void train(run *r, batches *b, int64_t from, int64_t to, losses *out)
-{
-    td_source source = {.self = b, .next = next_batch, .release = keep_batch};
-    b->at = from;
-    b->end = to;
-    assert_ok(td_session_run(r->session, &source, 0, on_step, out));
+    dense_run_train(r, b, from, to, out);
     td_session_counters counters = td_session_read_counters(r->session);
     if (!out->skipped)
         assert_int_equal(counters.to_device_bytes + counters.to_host_bytes,
                          counters.planned_to_device_bytes + counters.planned_to_host_bytes);
 }
 
-static int64_t read_entry(const run *r, int32_t index, float *out)
+static int64_t read_entry(const dense_run *r, int32_t index, float *out)
 {
     td_tensor tensor;
     bool is_parameter;
     const char *device;
     assert_ok(td_store_describe(r->store, index, &tensor, &is_parameter, &device));
-    int64_t n = 1;
-    for (int32_t k = 0; k < tensor.rank; k++)
-        n *= tensor.dims[k];
+    const int64_t n = td_tensor_elements(&tensor);
     assert_true(n <= MOST);
     assert_ok(td_store_read(r->store, index, 0, n, out));
     return n;
-}
-
-/* Every parameter and state of both, gradients that wait included. */
-static void assert_same(const run *a, const losses *x, const run *b, const losses *y)
-{
-    float numbers[2][MOST];
-    assert_int_equal(x->n, y->n);
-    assert_int_equal(x->skipped, y->skipped);
-    assert_memory_equal(x->loss, y->loss, sizeof x->loss);
-    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
-    for (int32_t i = 0; i < td_store_count(a->store); i++) {
-        int64_t n = read_entry(a, i, numbers[0]);
-        assert_int_equal(read_entry(b, td_store_find(b->store, td_store_name(a->store, i)), numbers[1]), n);
-        if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
-            fail_msg("\"%s\" differs", td_store_name(a->store, i));
-    }
 }
 
 /* ---- a reference without devices ------------------------------------------------------------------------------------------------ */
@@ -206,10 +94,10 @@ static void apply(reference *r, int64_t update)
 }
 
 /* The gradients of a batch at the reference's parameters, by a plan whose own updates nobody looks at. */
-static float compute(reference *r, run *plain, batches *b, int64_t i)
+static float compute(reference *r, dense_run *plain, dense_batches *b, int64_t i)
 {
     td_step_report report;
-    td_batch batch = batch_at(b, i);
+    td_batch batch = dense_batches_at(b, i);
     for (int k = 0; k < PARAMETERS; k++)
         assert_ok(td_store_write(plain->store, r->index[k], 0, r->n[k], r->p[k]));
     assert_ok(td_session_step(plain->session, &batch, &report));
@@ -219,21 +107,21 @@ static float compute(reference *r, run *plain, batches *b, int64_t i)
             if (strncmp(td_plan_output_name(plain->plan, o), names[k], strlen(names[k])) == 0 ||
                 strstr(td_plan_output_name(plain->plan, o), names[k]))
                 memcpy(r->gradient[k], report.outputs[o].data, (size_t)r->n[k] * sizeof(float));
-    r->divisor = (double)batch.samples / BATCH;
+    r->divisor = (double)batch.samples / DENSE_BATCH;
     return report.loss;
 }
 
 static void test_each_update_is_made_one_step_late(void **state)
 {
     (void)state;
-    batches b = make_batches(-1);
-    run late = prepare((setting){.optimizer = "adam", .ratio = 1}),
-        plain = prepare((setting){.optimizer = "adam", .exact = true});
+    dense_batches b = make_batches(-1);
+    dense_run late = prepare((setting){.optimizer = "adam", .ratio = 1}),
+              plain = prepare((setting){.optimizer = "adam", .exact = true});
     plain.options.offload_optimizer = TD_OFFLOAD_NONE;
     td_report_gradients(&plain.options, "*");
-    start(&late);
-    start(&plain);
-    losses found = {.n = 0};
+    dense_run_start(&late);
+    dense_run_start(&plain);
+    dense_losses found = {.n = 0};
     train(&late, &b, 0, BATCHES, &found);
     reference *r = calloc(1, sizeof *r);
     assert_non_null(r);
@@ -263,31 +151,31 @@ static void test_each_update_is_made_one_step_late(void **state)
         assert_memory_equal(numbers, r->gradient[k], (size_t)r->n[k] * sizeof(float));
     }
     free(r);
-    stop(&late);
-    stop(&plain);
+    dense_run_end(&late);
+    dense_run_end(&plain);
 }
 
 static void check_shares(setting s, int64_t bad)
 {
-    batches b = make_batches(bad);
-    losses expected = {.n = 0};
+    dense_batches b = make_batches(bad);
+    dense_losses expected = {.n = 0};
     s.serial = true;
     s.ratio = 0;
-    run alone = prepare(s);
-    start(&alone);
+    dense_run alone = prepare(s);
+    dense_run_start(&alone);
     train(&alone, &b, 0, BATCHES, &expected);
     assert_int_equal(expected.skipped, bad >= 0);
     for (int i = 0; i < 3; i++) {
-        losses found = {.n = 0};
+        dense_losses found = {.n = 0};
         s.serial = i == 2;
         s.ratio = i ? 1 : 0.5;
-        run r = prepare(s);
-        start(&r);
+        dense_run r = prepare(s);
+        dense_run_start(&r);
         train(&r, &b, 0, BATCHES, &found);
-        assert_same(&alone, &expected, &r, &found);
-        stop(&r);
+        dense_run_check_same(&alone, &expected, &r, &found);
+        dense_run_end(&r);
     }
-    stop(&alone);
+    dense_run_end(&alone);
 }
 
 static void test_the_bits_do_not_depend_on_the_share_or_on_overlap(void **state)
@@ -327,29 +215,30 @@ static void test_a_checkpoint_carries_the_update_that_is_still_to_be_made(void *
     (void)state;
     char place[] = "/tmp/tandem-delayed-XXXXXX", command[64];
     assert_non_null(mkdtemp(place));
-    batches b = make_batches(-1);
-    losses expected = {.n = 0}, found = {.n = 0}, none = {.n = 0};
+    dense_batches b = make_batches(-1);
+    dense_losses expected = {.n = 0}, found = {.n = 0}, none = {.n = 0};
     td_data_position position;
     setting s = {.optimizer = "adam", .clip_norm = 0.05, .ratio = 1};
-    run whole = prepare(s), first = prepare(s), second = prepare(s), exact, late;
-    start(&whole);
-    start(&first);
-    start(&second);
+    dense_run whole = prepare(s), first = prepare(s), second = prepare(s), exact, late;
+    dense_run_start(&whole);
+    dense_run_start(&first);
+    dense_run_start(&second);
     train(&whole, &b, 0, BATCHES, &expected);
     train(&first, &b, 0, 4, &found);
     assert_ok(td_store_save(first.store, place, (td_data_position){0, 4}));
     assert_ok(td_store_load(second.store, place, &position));
     train(&second, &b, 4, BATCHES, &found);
-    assert_same(&whole, &expected, &second, &found);
+    dense_run_check_same(&whole, &expected, &second, &found);
     s.exact = true;
     exact = prepare(s);
-    start(&exact);
-    expect_error(td_store_load(exact.store, place, &position), "its last update is still to be made (offload.delayed)");
+    dense_run_start(&exact);
+    assert_error(td_store_load(exact.store, place, &position), TD_DATA_ERROR,
+                 "its last update is still to be made (offload.delayed)");
     train(&exact, &b, 0, 4, &none);
     assert_ok(td_store_save(exact.store, place, (td_data_position){0, 4}));
     s.exact = false;
     late = prepare(s);
-    start(&late);
+    dense_run_start(&late);
     assert_ok(td_store_load(late.store, place, &position)); /* nothing waits in it */
     uint64_t sums[2];
     assert_ok(td_store_checksum(exact.store, &sums[0]));
@@ -358,21 +247,21 @@ static void test_a_checkpoint_carries_the_update_that_is_still_to_be_made(void *
     assert_true(sums[0] == sums[1]);
     (void)snprintf(command, sizeof command, "rm -r %s", place);
     assert_int_equal(system(command), 0);
-    stop(&whole);
-    stop(&first);
-    stop(&second);
-    stop(&exact);
-    stop(&late);
+    dense_run_end(&whole);
+    dense_run_end(&first);
+    dense_run_end(&second);
+    dense_run_end(&exact);
+    dense_run_end(&late);
 }
 
 static void test_a_delay_that_would_hide_nothing_is_refused(void **state)
 {
     (void)state;
-    run r = prepare((setting){.optimizer = "adam"});
+    dense_run r = prepare((setting){.optimizer = "adam"});
     r.options.offload_optimizer = TD_OFFLOAD_NONE;
-    expect_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan),
+    assert_error(td_plan_train(r.graph, r.loss, &r.options, &r.plan), TD_INVALID_ARGUMENT,
                  "offload.delayed is true and offload.optimizer is none");
-    stop(&r);
+    dense_run_end(&r);
 }
 
 int main(void)

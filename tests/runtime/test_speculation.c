@@ -7,17 +7,16 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "optim/rule.h"
 #include "partition/plan.h"
 #include "tandem/ops.h"
-#include "tandem/session.h"
 #include "tests/base/check.h"
+#include "tests/support/dense_run.h"
 
-enum { BATCH = 8, WIDTH = 13, HIDDEN = 61, BATCHES = 40, MOST = 1024, REST = 16 };
+enum { HIDDEN = 61, BATCHES = DENSE_BATCHES, REST = 16 };
 
 typedef struct setting {
     const char *optimizer;
@@ -27,23 +26,9 @@ typedef struct setting {
     bool waits, serial; /* waits: for the norm */
 } setting;
 
-typedef struct run {
-    td_graph *graph;
-    td_value loss;
-    td_train_options options;
-    td_plan *plan;
-    td_store *store;
-    td_session *session;
-} run;
-
-static run prepare(setting s)
+static dense_run prepare(setting s)
 {
-    run r = {.options = td_train_defaults()};
-    assert_ok(td_graph_create(&r.graph));
-    td_dim batch = td_extent(r.graph, "B", BATCH);
-    td_value x = td_input(r.graph, "x", TD_F32, TD_SHAPE(batch, WIDTH)),
-             y = td_input(r.graph, "y", TD_F32, TD_SHAPE(batch, 1));
-    r.loss = td_mse(td_linear(td_tanh(td_linear(x, HIDDEN, "hidden")), 1, "top"), y);
+    dense_run r = dense_run_begin(HIDDEN);
     r.options.clip_norm = s.clip_norm;
     r.options.offload_optimizer = s.ratio > 0 ? TD_OFFLOAD_CPU : TD_OFFLOAD_NONE;
     r.options.offload_ratio = s.ratio;
@@ -54,122 +39,38 @@ static run prepare(setting s)
     r.options.precision = s.precision;
     r.options.loss_scale =
         (td_loss_scale_options){.initial = 0x1p30, .growth_interval = 3, .hysteresis = 1, .minimum = 1};
-    td_add_device(&r.options, "accel", "emulated:memory=64MiB,cores=1");
     td_group(&r.options, "*", (td_optimizer){.name = s.optimizer, .lr = 0.01});
-    assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
-    assert_ok(td_store_create(r.plan, &r.store));
-    assert_ok(td_session_create(r.plan, r.store, &r.session));
+    dense_run_start(&r);
     return r;
 }
 
-static void stop(run *r)
+static td_session_counters train(dense_run *r, int64_t bad, dense_losses *out)
 {
-    td_session_destroy(r->session);
-    td_store_release(r->store);
-    td_plan_release(r->plan);
-    td_train_options_deinit(&r->options);
-    td_graph_destroy(r->graph);
-}
-
-typedef struct batches {
-    float x[BATCHES][BATCH * WIDTH], y[BATCHES][BATCH], loss[BATCHES];
-    td_field fields[BATCHES][2];
-    int64_t at;
-    int32_t n, skipped;
-} batches;
-
-/* `bad`: the batch with a NaN; -1: none. */
-static void fill(batches *b, int64_t bad)
-{
-    uint32_t state = 1;
-    *b = (batches){.at = 0};
-    for (int s = 0; s < BATCHES; s++) {
-        for (int i = 0; i < BATCH * WIDTH; i++)
-            b->x[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1;
-        for (int i = 0; i < BATCH; i++)
-            b->y[s][i] = (float)((state = state * 1664525u + 1013904223u) >> 8) / (float)(1 << 22) - 2;
-    }
-    if (bad >= 0)
-        b->y[bad][1] = NAN;
-}
-
-static td_status *next_batch(void *self, td_batch *out_batch, bool *out_end)
-{
-    batches *b = self;
-    *out_end = b->at == BATCHES;
-    if (*out_end)
-        return NULL;
-    const int64_t i = b->at++, samples = i == 2 ? 3 : BATCH;
-    td_field *f = b->fields[i];
-    f[0] = (td_field){"x", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, WIDTH}, .data = b->x[i]}};
-    f[1] = (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = b->y[i]}};
-    *out_batch = (td_batch){.samples = samples, .n_fields = 2, .fields = f};
-    return NULL;
-}
-
-static void keep_batch(void *self, td_batch *batch)
-{
-    (void)self;
-    (void)batch;
-}
-
-static bool on_step(void *context, const td_step_report *report)
-{
-    batches *b = context;
-    b->skipped += report->skipped;
-    b->loss[b->n++] = report->skipped ? 0 : report->loss;
-    return true;
-}
-
-static td_session_counters train(run *r, batches *b, int64_t bad)
-{
-    fill(b, bad);
-    td_source source = {.self = b, .next = next_batch, .release = keep_batch};
-    assert_ok(td_session_run(r->session, &source, 0, on_step, b));
+    static dense_batches b;
+    *out = (dense_losses){.n = 0};
+    dense_batches_fill(&b, bad);
+    dense_run_train(r, &b, 0, BATCHES, out);
     assert_true(td_session_is_usable(r->session));
     return td_session_read_counters(r->session);
-}
-
-static void assert_same(const run *a, const batches *x, const run *b, const batches *y)
-{
-    static float numbers[2][MOST];
-    assert_int_equal(x->n, y->n);
-    assert_int_equal(x->skipped, y->skipped);
-    assert_memory_equal(x->loss, y->loss, sizeof x->loss);
-    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
-    for (int32_t i = 0; i < td_store_count(a->store); i++) {
-        td_tensor tensor;
-        bool is_parameter;
-        const char *device, *name = td_store_name(a->store, i);
-        int64_t n = 1;
-        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
-        for (int32_t k = 0; k < tensor.rank; k++)
-            n *= tensor.dims[k];
-        assert_true(n <= MOST);
-        assert_ok(td_store_read(a->store, i, 0, n, numbers[0]));
-        assert_ok(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
-        if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
-            fail_msg("\"%s\" differs", name);
-    }
 }
 
 /* The synchronous step, on the device, beside speculation on the host. Returns what the serial run counted. */
 static td_session_counters check(setting s, int64_t bad)
 {
-    static batches expected, found;
+    dense_losses expected, found;
     td_session_counters counters = {0};
-    run plain = prepare(s);
-    td_session_counters none = train(&plain, &expected, bad);
+    dense_run plain = prepare(s);
+    td_session_counters none = train(&plain, bad, &expected);
     assert_int_equal(none.speculated + none.resting, 0);
     for (int i = 0; i < 3; i++) {
         s.ratio = i == 0 ? 0.5 : 1;
         s.serial = i == 2;
-        run r = prepare(s);
-        counters = train(&r, &found, bad);
-        assert_same(&plain, &expected, &r, &found);
-        stop(&r);
+        dense_run r = prepare(s);
+        counters = train(&r, bad, &found);
+        dense_run_check_same(&plain, &expected, &r, &found);
+        dense_run_end(&r);
     }
-    stop(&plain);
+    dense_run_end(&plain);
     return counters;
 }
 
@@ -247,9 +148,9 @@ static void test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_
 {
     (void)state;
     static const char *const parameters[] = {"hidden.weight", "hidden.bias", "top.weight", "top.bias"};
-    static batches b;
-    run r = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1}),
-        waits = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1, .waits = true});
+    dense_losses losses;
+    dense_run r = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1}),
+              waits = prepare((setting){.optimizer = "adam", .clip_norm = 1, .ratio = 1, .waits = true});
     const int32_t clip = td_name_map_get(&r.plan->graph->node_names, "clip");
     int64_t numbers = 0, log = 0;
     for (int i = 0; i < 4; i++) {
@@ -263,7 +164,7 @@ static void test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_
         assert_true(runs_before(r.plan, settle, refresh));
     }
     numbers = td_plan_parameter_count(r.plan);
-    (void)train(&r, &b, -1);
+    (void)train(&r, -1, &losses);
     for (int32_t d = 0; d < 2; d++) {
         td_ledger ledger = td_plan_ledger(r.plan, d), without = td_plan_ledger(waits.plan, d);
         int64_t total = 0;
@@ -276,8 +177,8 @@ static void test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_
     }
     /* what gradients and copies use at other times is theirs in the ledger */
     assert_true(log <= 12 * (numbers + 4 * 16));
-    stop(&r);
-    stop(&waits);
+    dense_run_end(&r);
+    dense_run_end(&waits);
 }
 
 /* A rule that needs the norm of a whole parameter cannot be cut into early steps. */

@@ -15,8 +15,9 @@
 #include "runtime/session.h"
 #include "tandem/ops.h"
 #include "tests/base/check.h"
+#include "tests/support/same_stores.h"
 
-enum { BATCH = 4, WIDTH = 7, HIDDEN = 19, BATCHES = 4, MOST = 256 };
+enum { BATCH = 4, WIDTH = 7, HIDDEN = 19, BATCHES = 4 };
 
 typedef struct run {
     td_graph *graph;
@@ -113,24 +114,6 @@ static td_status *step(run *r, int64_t batch)
     return td_session_step(r->session, &(td_batch){.samples = BATCH, .n_fields = 2, .fields = r->fields}, &report);
 }
 
-static void assert_same(const run *a, const run *b)
-{
-    float numbers[2][MOST];
-    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
-    for (int32_t i = 0; i < td_store_count(a->store); i++) {
-        td_tensor tensor;
-        bool is_parameter;
-        const char *device, *name = td_store_name(a->store, i);
-        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
-        const int64_t n = td_tensor_elements(&tensor);
-        assert_true(n <= MOST);
-        assert_ok(td_store_read(a->store, i, 0, n, numbers[0]));
-        assert_ok(td_store_read(b->store, td_store_find(b->store, name), 0, n, numbers[1]));
-        if (memcmp(numbers[0], numbers[1], (size_t)n * sizeof(float)) != 0)
-            fail_msg("\"%s\" differs", name);
-    }
-}
-
 static void test_an_error_after_early_updates_leaves_the_old_bits(void **state)
 {
     (void)state;
@@ -145,12 +128,12 @@ static void test_an_error_after_early_updates_leaves_the_old_bits(void **state)
     td_status_destroy(status);
     assert_true(struck.waited); /* near's update had been made */
     assert_true(td_session_is_usable(struck.session));
-    assert_same(&plain, &struck);
+    check_same_stores(plain.store, struck.store);
     for (int64_t i = 1; i < BATCHES; i++) {
         assert_ok(step(&plain, i));
         assert_ok(step(&struck, i));
     }
-    assert_same(&plain, &struck);
+    check_same_stores(plain.store, struck.store);
     stop(&plain);
     stop(&struck);
 }

@@ -11,6 +11,7 @@
 #include "tandem/ops.h"
 #include "tests/base/check.h"
 #include "tests/base/folder.h"
+#include "tests/support/same_stores.h"
 #include "where.h"
 
 enum { BATCH = 64, BAG = 3, DIM = 16, ODD_DIM = 10, STEPS = 12, AT_ONCE = 4 };
@@ -147,26 +148,6 @@ static uint64_t checksum(const run *r)
     return sum;
 }
 
-/* Every element of every entry is the same. */
-static void assert_same_numbers(const run *a, const run *b)
-{
-    assert_int_equal(td_store_count(a->store), td_store_count(b->store));
-    for (int32_t i = 0; i < td_store_count(a->store); i++) {
-        td_tensor tensor;
-        bool is_parameter;
-        const char *device;
-        assert_ok(td_store_describe(a->store, i, &tensor, &is_parameter, &device));
-        int64_t n = tensor.dims[0] * (tensor.rank > 1 ? tensor.dims[1] : 1);
-        float *x = td_calloc((size_t)n, 4), *y = td_calloc((size_t)n, 4);
-        assert_ok(td_store_read(a->store, i, 0, n, x));
-        assert_ok(td_store_read(b->store, td_store_find(b->store, td_store_name(a->store, i)), 0, n, y));
-        if (memcmp(x, y, (size_t)n * 4) != 0)
-            fail_msg("\"%s\" differs", td_store_name(a->store, i));
-        td_free(x);
-        td_free(y);
-    }
-}
-
 /* ---- the same bits ------------------------------------------------------------------------------------------------------------- */
 
 static const td_table_options memory = {.storage = TD_TABLE_MEMORY}, sparse = {.storage = TD_TABLE_SPARSE};
@@ -202,8 +183,8 @@ static void check_bits(const char *accelerator, td_optimizer optimizer, int32_t 
     train(&in_file, 5 * STEPS);
     assert_true(checksum(&plain) == checksum(&by_touch));
     assert_true(checksum(&plain) == checksum(&in_file));
-    assert_same_numbers(&plain, &by_touch);
-    assert_same_numbers(&plain, &in_file);
+    check_same_stores(plain.store, by_touch.store);
+    check_same_stores(plain.store, in_file.store);
     td_device_counters held = td_session_device(in_file.session, 0);
     assert_true(held.peak_bytes <= held.planned_peak_bytes);
     assert_true(in_file.store->pool.peak_held == in_file.store->pool.most_pages); /* so pages did come and go */
@@ -314,7 +295,7 @@ static void test_checkpoints_pass_between_storages(void **state)
                             second.store->tables[0].n_there < CHECKPOINT_ROWS);
             train(&second, 2 * STEPS);
             assert_true(checksum(&whole) == checksum(&second));
-            assert_same_numbers(&whole, &second);
+            check_same_stores(whole.store, second.store);
             close_run(&second);
         }
         remove_folder(&place);
@@ -338,7 +319,7 @@ static void test_writing_some_elements_keeps_the_others(void **state)
         assert_ok(td_store_write(each->store, td_store_find(each->store, "table.1"), 33, 25, some));
         assert_ok(td_store_write(each->store, td_store_find(each->store, "table.0"), 7 * DIM, DIM, some));
     }
-    assert_same_numbers(&plain, &r);
+    check_same_stores(plain.store, r.store);
     assert_int_equal(r.store->tables[0].n_there, 1);
     assert_int_equal(r.store->tables[1].n_there, 3); /* elements 33 to 57 lie in rows 3, 4 and 5 */
     assert_error(td_store_read(r.store, td_store_find(r.store, "table.0"), 1000 * DIM - 1, 2, some),
@@ -422,7 +403,7 @@ static void test_a_full_disk_is_an_error_of_the_step(void **state)
     }
     assert_true(failures > 3);
     assert_true(checksum(&plain) == checksum(&r));
-    assert_same_numbers(&plain, &r);
+    check_same_stores(plain.store, r.store);
     close_run(&plain);
     close_run(&r);
 }
