@@ -127,6 +127,7 @@ static void test_elsewhere_a_token_is_needed(void **state)
     serve("0.0.0.0", "a~secret");
     assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
     assert_int_equal(ask("GET /api/v1/runs?token=wrong HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
+    assert_int_equal(ask("GET /api/v1/runs?token=a~secretary HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
     assert_int_equal(ask("GET /api/v1/events?token= HTTP/1.1\r\nHost: board\r\n" END, answer), 401);
     assert_int_equal(ask("GET / HTTP/1.1\r\nHost: board\r\nAuthorization: Bearer a~secret\r\n" END, answer), 200);
     assert_null(strstr(answer, "Set-Cookie"));
