@@ -8,9 +8,10 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "graph/ops/update_part.h"
 #include "partition/plan.h"
 
-enum { MOST_MEMBERS = 64, PART_INPUTS = 6 + TD_MAX_SLOTS };
+enum { MOST_MEMBERS = 64 };
 
 typedef struct chunking {
     td_plan *plan;
@@ -88,7 +89,7 @@ static td_status *take_over(chunking *c, const int32_t *members, int32_t n)
 static td_status *join(chunking *c, const int32_t *members, int32_t n)
 {
     td_graph *graph = c->graph;
-    td_value inputs[MOST_MEMBERS * PART_INPUTS], outputs[MOST_MEMBERS];
+    td_value inputs[MOST_MEMBERS * MIXED_INPUTS], outputs[MOST_MEMBERS];
     int64_t rounding[MOST_MEMBERS] = {0};
     const td_node *first = &graph->nodes[members[0]];
     const int32_t copies = first->n_outputs ? n : 0;
@@ -96,8 +97,8 @@ static td_status *join(chunking *c, const int32_t *members, int32_t n)
         const td_node *member = &graph->nodes[members[i]];
         const td_attr *own = td_attr_find(member->attrs, member->n_attrs, "rounding");
         rounding[i] = own && own->n_ints ? own->ints[0] : 0;
-        for (int32_t k = 0; k < PART_INPUTS; k++)
-            inputs[i * PART_INPUTS + k] = (td_value){graph, member->inputs[k]};
+        for (int32_t k = 0; k < MIXED_INPUTS; k++)
+            inputs[i * MIXED_INPUTS + k] = (td_value){graph, member->inputs[k]};
     }
     char *names = NULL, *name = td_format("%s+%d", first->name, n - 1);
     if (!name)
@@ -107,7 +108,7 @@ static td_status *join(chunking *c, const int32_t *members, int32_t n)
         const td_attr attrs[] = {TD_STRING("rule", text_of(first, "rule")), TD_STRING("copy", text_of(first, "copy")),
                                  TD_INT("outputs", copies), TD_STRING("names", names),
                                  TD_INTS("rounding", rounding, n)};
-        td_graph_add(graph, "update_mixed", name, inputs, n * PART_INPUTS, attrs, 5, outputs, copies);
+        td_graph_add(graph, "update_mixed", name, inputs, n * MIXED_INPUTS, attrs, 5, outputs, copies);
         status = graph->failed ? td_graph_check(graph) : take_over(c, members, n);
     }
     td_free(name);
@@ -138,7 +139,7 @@ static td_status *collect(chunking *c)
     memset(c->keep, 1, (size_t)n_nodes);
     memset(c->keep_value, 1, (size_t)n_values);
     for (int32_t n = 0; n < n_nodes; n++)
-        if (strcmp(c->graph->nodes[n].op->name, "update_mixed") == 0 && c->graph->nodes[n].n_inputs == PART_INPUTS)
+        if (strcmp(c->graph->nodes[n].op->name, "update_mixed") == 0 && c->graph->nodes[n].n_inputs == MIXED_INPUTS)
             c->list[c->n++] = n;
     return NULL;
 }

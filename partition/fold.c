@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/ops/update_part.h"
 #include "partition/offload.h"
 
 typedef struct folding {
@@ -237,18 +238,17 @@ static td_status *copy_after(folding *f, int32_t update, int32_t parameter, td_d
 
 static td_status *fold_update(folding *f, int32_t id, td_dtype dtype)
 {
-    enum { GRADIENT = 1, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, INPUTS = STATES + TD_MAX_SLOTS };
     td_graph *graph = f->graph;
     td_node *update = &graph->nodes[id];
     const chain c = find_chain(f, update);
     const int32_t parameter = update->inputs[0];
     const bool copies = is_narrow(dtype);
-    td_value inputs[INPUTS] = {{graph, parameter}, {graph, c.gradient}}, copy = TD_NO_VALUE;
+    td_value inputs[MIXED_INPUTS] = {{graph, parameter}, {graph, c.gradient}}, copy = TD_NO_VALUE;
     const int32_t others[] = {c.sum, c.micro, c.factor, update->inputs[2]};
     for (int32_t i = 0; i < 4; i++)
-        inputs[SUM + i] = (td_value){graph, others[i]};
+        inputs[MIXED_SUM + i] = (td_value){graph, others[i]};
     for (int32_t s = 0; s < TD_MAX_SLOTS; s++)
-        inputs[STATES + s] = (td_value){graph, 3 + s < update->n_inputs ? update->inputs[3 + s] : -1};
+        inputs[MIXED_STATES + s] = (td_value){graph, 3 + s < update->n_inputs ? update->inputs[3 + s] : -1};
     const int64_t rounding = td_attr_int(update->attrs, update->n_attrs, "rounding", 0);
     const td_attr attrs[] = {TD_INTS("rounding", &rounding, 1), TD_STRING("rule", update->op->name),
                              TD_STRING("copy", copies ? td_dtype_name(dtype) : ""), TD_INT("outputs", copies)};
@@ -260,7 +260,7 @@ static td_status *fold_update(folding *f, int32_t id, td_dtype dtype)
         status = retire(f, update);
     if (!status) {
         f->folded->gone[id] = true;
-        td_graph_add(graph, "update_mixed", name, inputs, INPUTS, attrs, 4, &copy, copies);
+        td_graph_add(graph, "update_mixed", name, inputs, MIXED_INPUTS, attrs, 4, &copy, copies);
         status = graph->failed ? td_graph_check(graph) : place_like(f, id);
     }
     td_free(name);

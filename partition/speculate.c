@@ -11,16 +11,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/ops/update_part.h"
 #include "partition/plan.h"
-
-enum { PARAMETER, FACTOR = 4, PART_INPUTS = 6 + TD_MAX_SLOTS }; /* of update_mixed */
-enum { SETTLE_INPUTS = PART_INPUTS + 4 };                       /* and speculated, first, log, copy */
 
 static bool is_clipped_update(const td_plan *plan, const td_node *node)
 {
-    return strcmp(node->op->name, "update_mixed") == 0 && node->n_inputs == PART_INPUTS && node->inputs[FACTOR] >= 0 &&
-           !node->delayed && plan->graph->values[node->inputs[PARAMETER]].dtype == TD_F32 &&
-           plan->values[node->inputs[PARAMETER]].offloaded;
+    return strcmp(node->op->name, "update_mixed") == 0 && node->n_inputs == MIXED_INPUTS &&
+           node->inputs[MIXED_FACTOR] >= 0 && !node->delayed &&
+           plan->graph->values[node->inputs[MIXED_PARAMETER]].dtype == TD_F32 &&
+           plan->values[node->inputs[MIXED_PARAMETER]].offloaded;
 }
 
 static td_status *no_memory(const td_plan *plan, int32_t update)
@@ -33,18 +32,18 @@ static td_status *add_early(td_plan *plan, int32_t update, td_value *out_log)
 {
     td_graph *graph = plan->graph;
     const td_node *node = &graph->nodes[update];
-    td_value inputs[PART_INPUTS], outputs[2] = {TD_NO_VALUE, TD_NO_VALUE};
+    td_value inputs[MIXED_INPUTS], outputs[2] = {TD_NO_VALUE, TD_NO_VALUE};
     const td_attr attrs[3] = {TD_STRING("rule", td_attr_string(node->attrs, node->n_attrs, "rule", "")),
                               TD_STRING("copy", td_attr_string(node->attrs, node->n_attrs, "copy", "")),
                               TD_INT("outputs", node->n_outputs)};
-    const int32_t parameter = node->inputs[PARAMETER], copies = node->n_outputs;
-    for (int32_t i = 0; i < PART_INPUTS; i++)
-        inputs[i] = (td_value){graph, i == FACTOR ? -1 : node->inputs[i]};
+    const int32_t parameter = node->inputs[MIXED_PARAMETER], copies = node->n_outputs;
+    for (int32_t i = 0; i < MIXED_INPUTS; i++)
+        inputs[i] = (td_value){graph, i == MIXED_FACTOR ? -1 : node->inputs[i]};
     char *name = td_format("%s/early", graph->values[parameter].name);
     if (!name)
         return no_memory(plan, update);
     graph->phase = TD_UPDATE;
-    td_graph_add(graph, "early_update", name, inputs, PART_INPUTS, attrs, 3, outputs, 1 + copies);
+    td_graph_add(graph, "early_update", name, inputs, MIXED_INPUTS, attrs, 3, outputs, 1 + copies);
     graph->phase = TD_FORWARD;
     td_free(name);
     if (graph->failed)
@@ -74,8 +73,8 @@ static td_status *turn(td_plan *plan, int32_t update, int32_t log)
                             node->n_outputs ? node->outputs[0] : -1};
     int32_t *inputs = NULL;
     TD_TRY(TD_NEW(inputs, SETTLE_INPUTS));
-    memcpy(inputs, node->inputs, PART_INPUTS * sizeof *inputs);
-    memcpy(inputs + PART_INPUTS, more, sizeof more);
+    memcpy(inputs, node->inputs, MIXED_INPUTS * sizeof *inputs);
+    memcpy(inputs + MIXED_INPUTS, more, sizeof more);
     td_free(node->inputs);
     node->op = td_op_find("settle_update"); /* the attributes that it knows are the same */
     node->inputs = inputs;

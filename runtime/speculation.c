@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/ops/update_part.h"
 #include "runtime/session.h"
 
 enum { REST = 16 };
-enum { FIRST = 7 + TD_MAX_SLOTS, LOG, MOST_INPUTS = LOG + 2 }; /* of settle_update */
 
 td_status *td_session_bind_speculation(td_session *session)
 {
@@ -25,7 +25,7 @@ td_status *td_session_bind_speculation(td_session *session)
         const td_node *node = &plan->graph->nodes[n];
         if (!node->settles)
             continue;
-        of_node[n]->early = of_node[plan->graph->values[node->inputs[LOG]].producer];
+        of_node[n]->early = of_node[plan->graph->values[node->inputs[SETTLE_LOG]].producer];
         session->clusters[plan->nodes[n].cluster].settles = true;
     }
     td_free(of_node);
@@ -64,9 +64,9 @@ td_status *td_session_undo(td_lane *lane, td_instruction *in, int32_t parity)
     static const int64_t left_out = -1;
     const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
     td_kernel_call call = in->call[parity];
-    td_tensor inputs[MOST_INPUTS];
+    td_tensor inputs[SETTLE_INPUTS];
     memcpy(inputs, call.inputs, (size_t)call.n_inputs * sizeof *inputs);
-    inputs[FIRST].data = (void *)(uintptr_t)&left_out;
+    inputs[SETTLE_FIRST].data = (void *)(uintptr_t)&left_out;
     call.inputs = inputs;
     call.scratch = lane->scratch;
     call.scratch_bytes = lane->session->plan->nodes[in->node].scratch_bytes;

@@ -9,14 +9,8 @@
  * `speculated` is not 0 where early_update runs in this window. A copy in 16 bit is an output of the early step, which settling writes
  * again where it steps; who reads it comes after that. The log has the parameter and each state one after the other, a multiple of 16
  * elements apart. The bits are those of update_mixed with the factor. */
-#include <string.h>
+#include "graph/ops/update_part.h"
 
-#include "graph/ops/elements.h"
-#include "graph/ops/rules.h"
-#include "graph/ops/update_rules.h"
-
-enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_MAX_SLOTS };
-enum { SPECULATED = PART_INPUTS, FIRST, LOG, COPY, SETTLE_INPUTS };
 enum { PIECE = 512 };
 
 static const td_attr_spec attrs[] = {
@@ -26,89 +20,48 @@ static const td_attr_spec attrs[] = {
     {0},
 };
 
-static td_dtype copy_dtype(const td_infer *infer)
-{
-    const char *name = td_attr_string(infer->attrs, infer->n_attrs, "copy", "");
-    return strcmp(name, "bf16") == 0 ? TD_BF16 : strcmp(name, "f16") == 0 ? TD_F16 : TD_F32;
-}
-
 static int64_t log_stride(int64_t elements)
 {
     return (elements + 15) / 16 * 16;
 }
 
-static int32_t count_states(const td_type *inputs)
-{
-    int32_t n = 0;
-    while (n < TD_MAX_SLOTS && inputs[STATES + n].kind != TD_NONE)
-        n++;
-    return n;
-}
-
 static td_status *infer_step(const td_infer *infer)
 {
-    const char *name = td_attr_string(infer->attrs, infer->n_attrs, "rule", "");
-    const td_rule *rule = td_rule_find(name);
-    const td_type *parameter = &infer->inputs[PARAMETER], *gradient = &infer->inputs[GRADIENT],
-                  *sum = &infer->inputs[SUM];
-    if (!rule)
-        return TD_SHAPE_ERROR(infer, "there is no optimizer \"%s\"; did you mean \"%s\"?", name, td_rule_nearest(name));
-    if (!td_rule_is_elementwise(rule))
-        return TD_SHAPE_ERROR(infer, "%s works on more than one element at a time", name);
-    if (infer->n_inputs < PART_INPUTS)
-        return TD_SHAPE_ERROR(infer, "%d inputs; there must be at least %d", infer->n_inputs, (int)PART_INPUTS);
-    TD_TRY(td_infer_require(infer, PARAMETER, TD_DENSE, TD_F32));
-    TD_TRY(td_infer_dense(infer, GRADIENT, TD_FLOATS));
-    TD_TRY(update_require_coefficients(infer, COEFFICIENTS));
-    if (parameter->shape.rank < 1 || !td_shape_equal(&parameter->shape, &gradient->shape))
-        return TD_SHAPE_ERROR(infer, "parameter and gradient must have one shape");
-    if ((sum->kind == TD_NONE) != (infer->inputs[MICRO].kind == TD_NONE))
-        return TD_SHAPE_ERROR(infer, "a sum of micro-batches and how far the window is come together");
-    if (sum->kind != TD_NONE)
-        TD_TRY(td_infer_require(infer, SUM, TD_DENSE, TD_F32));
-    td_infer states = *infer; /* the rule's own number of them */
-    states.n_inputs = STATES + count_states(infer->inputs);
-    return update_require_states(&states, rule, STATES, &parameter->shape);
+    const td_rule *rule = NULL;
+    TD_TRY(mixed_require_rule(infer, &rule));
+    if (infer->n_inputs < MIXED_INPUTS)
+        return TD_SHAPE_ERROR(infer, "%d inputs; there must be at least %d", infer->n_inputs, (int)MIXED_INPUTS);
+    TD_TRY(td_infer_require(infer, MIXED_PARAMETER, TD_DENSE, TD_F32));
+    return mixed_require_part(infer, rule, 0);
 }
 
 static td_dim log_elements(const td_infer *infer)
 {
     int64_t n = 1;
-    for (int32_t i = 0; i < infer->inputs[PARAMETER].shape.rank; i++)
-        n *= td_dim_capacity(infer->graph, infer->inputs[PARAMETER].shape.dims[i]);
-    return td_dim_constant((1 + count_states(infer->inputs)) * log_stride(n));
+    for (int32_t i = 0; i < infer->inputs[MIXED_PARAMETER].shape.rank; i++)
+        n *= td_dim_capacity(infer->graph, infer->inputs[MIXED_PARAMETER].shape.dims[i]);
+    return td_dim_constant((1 + mixed_count_states(infer->inputs)) * log_stride(n));
 }
 
 /* The arrays that a step writes: the parameter, then its states; NULL: there are no more. */
 static float *array_at(const td_kernel_call *call, int32_t k)
 {
-    const td_tensor *array = &call->inputs[k == 0 ? PARAMETER : STATES + k - 1];
+    const td_tensor *array = &call->inputs[k == 0 ? MIXED_PARAMETER : MIXED_STATES + k - 1];
     return k <= TD_MAX_SLOTS && array->kind != TD_NONE ? array->data : NULL;
-}
-
-static void make_gradient(const td_kernel_call *call, float factor, int64_t first, int64_t n, float *out)
-{
-    const bool sums = call->inputs[SUM].kind != TD_NONE && ((const double *)call->inputs[MICRO].data)[0] == 0;
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = td_get_f32(&call->inputs[GRADIENT], first + i);
-        if (sums)
-            out[i] = ((const float *)call->inputs[SUM].data)[first + i] + out[i];
-        out[i] = factor * out[i];
-    }
 }
 
 static void step(const td_kernel_call *call, float factor, const td_tensor *copy)
 {
     const td_rule *rule = td_rule_find(td_attr_string(call->attrs, call->n_attrs, "rule", ""));
-    const int64_t n = td_tensor_elements(&call->inputs[PARAMETER]);
+    const int64_t n = td_tensor_elements(&call->inputs[MIXED_PARAMETER]);
     float gradient[PIECE];
     for (int64_t at = 0; at < n; at += PIECE) {
         const int64_t count = n - at < PIECE ? n - at : PIECE;
         float *arrays[2 + TD_MAX_SLOTS] = {NULL};
         for (int32_t k = 0; k <= TD_MAX_SLOTS && array_at(call, k); k++)
             arrays[k] = array_at(call, k) + at;
-        make_gradient(call, factor, at, count, gradient);
-        rule->reference(arrays[0], arrays + 1, gradient, count, call->inputs[COEFFICIENTS].data);
+        mixed_make_gradient(call->inputs, factor, at, count, gradient);
+        rule->reference(arrays[0], arrays + 1, gradient, count, call->inputs[MIXED_COEFFICIENTS].data);
         if (copy)
             td_narrow_row_to_nearest(arrays[0], copy->dtype, count, (uint16_t *)copy->data + at);
     }
@@ -120,33 +73,33 @@ static td_status *early_infer(td_infer *infer)
 {
     TD_TRY(infer_step(infer));
     const td_dim elements = log_elements(infer);
-    const td_dtype dtype = copy_dtype(infer);
+    const td_dtype dtype = mixed_copy_dtype(infer);
     infer->outputs[0] = (td_type){.kind = TD_DENSE, .dtype = TD_F32, .shape = td_shape_of(1, &elements)};
     infer->outputs[0].entries = td_dim_constant(0);
     if (infer->n_outputs != (dtype == TD_F32 ? 1 : 2))
         return TD_SHAPE_ERROR(infer, "%d outputs: a log, and a copy where it has a dtype", infer->n_outputs);
     if (dtype == TD_F32)
         return NULL;
-    infer->outputs[1] = infer->inputs[PARAMETER];
+    infer->outputs[1] = infer->inputs[MIXED_PARAMETER];
     infer->outputs[1].dtype = dtype;
     return NULL;
 }
 
 static void early_cost(const td_kernel_call *call, td_cost *out)
 {
-    const double n = (double)td_tensor_elements(&call->inputs[PARAMETER]);
+    const double n = (double)td_tensor_elements(&call->inputs[MIXED_PARAMETER]);
     double arrays = 0;
-    while (arrays <= TD_MAX_SLOTS && call->inputs[arrays > 0 ? STATES + (int32_t)arrays - 1 : 0].kind != TD_NONE)
+    while (arrays <= TD_MAX_SLOTS && call->inputs[arrays > 0 ? MIXED_STATES + (int32_t)arrays - 1 : 0].kind != TD_NONE)
         arrays++;
     *out = (td_cost){UPDATE_FLOPS * n,
-                     (double)td_tensor_bytes(&call->inputs[GRADIENT]) +
-                         4 * n * (arrays + (call->inputs[SUM].kind != TD_NONE)),
+                     (double)td_tensor_bytes(&call->inputs[MIXED_GRADIENT]) +
+                         4 * n * (arrays + (call->inputs[MIXED_SUM].kind != TD_NONE)),
                      8 * n * arrays + (call->n_outputs > 1 ? 2 * n : 0)};
 }
 
 static td_status *early_reference(const td_kernel_call *call)
 {
-    const int64_t n = td_tensor_elements(&call->inputs[PARAMETER]);
+    const int64_t n = td_tensor_elements(&call->inputs[MIXED_PARAMETER]);
     for (int32_t k = 0; k <= TD_MAX_SLOTS && array_at(call, k) && n; k++)
         memcpy((float *)call->outputs[0].data + k * log_stride(n), array_at(call, k), (size_t)n * sizeof(float));
     step(call, 1, call->n_outputs > 1 ? &call->outputs[1] : NULL);
@@ -183,15 +136,15 @@ static td_status *settle_infer(td_infer *infer)
     TD_TRY(infer_step(infer));
     if (infer->n_inputs != SETTLE_INPUTS)
         return TD_SHAPE_ERROR(infer, "%d inputs; there must be %d", infer->n_inputs, (int)SETTLE_INPUTS);
-    TD_TRY(td_infer_require(infer, FACTOR, TD_DENSE, TD_F32));
-    TD_TRY(td_infer_require(infer, SPECULATED, TD_SCALAR, TD_F64));
-    TD_TRY(td_infer_require(infer, FIRST, TD_DENSE, TD_I64));
-    TD_TRY(td_infer_require(infer, LOG, TD_DENSE, TD_F32));
+    TD_TRY(td_infer_require(infer, MIXED_FACTOR, TD_DENSE, TD_F32)); /* not absent */
+    TD_TRY(td_infer_require(infer, SETTLE_SPECULATED, TD_SCALAR, TD_F64));
+    TD_TRY(td_infer_require(infer, SETTLE_FIRST, TD_DENSE, TD_I64));
+    TD_TRY(td_infer_require(infer, SETTLE_LOG, TD_DENSE, TD_F32));
     const td_dim elements = log_elements(infer);
-    if (infer->inputs[LOG].shape.rank != 1 || !td_dim_equal(infer->inputs[LOG].shape.dims[0], elements))
+    if (infer->inputs[SETTLE_LOG].shape.rank != 1 || !td_dim_equal(infer->inputs[SETTLE_LOG].shape.dims[0], elements))
         return TD_SHAPE_ERROR(infer, "the log must have room for the parameter and its states");
-    if (infer->inputs[COPY].kind != TD_NONE)
-        TD_TRY(td_infer_require(infer, COPY, TD_DENSE, copy_dtype(infer)));
+    if (infer->inputs[SETTLE_COPY].kind != TD_NONE)
+        TD_TRY(td_infer_require(infer, SETTLE_COPY, TD_DENSE, mixed_copy_dtype(infer)));
     return NULL;
 }
 
@@ -204,16 +157,17 @@ static void settle_cost(const td_kernel_call *call, td_cost *out)
 
 static td_status *settle_reference(const td_kernel_call *call)
 {
-    const bool speculated = *(const double *)call->inputs[SPECULATED].data != 0;
-    const float factor = *(const float *)call->inputs[FACTOR].data;
-    const bool left_out = *(const int64_t *)call->inputs[FIRST].data != 0;
-    const int64_t n = td_tensor_elements(&call->inputs[PARAMETER]);
+    const bool speculated = *(const double *)call->inputs[SETTLE_SPECULATED].data != 0;
+    const float factor = *(const float *)call->inputs[MIXED_FACTOR].data;
+    const bool left_out = *(const int64_t *)call->inputs[SETTLE_FIRST].data != 0;
+    const int64_t n = td_tensor_elements(&call->inputs[MIXED_PARAMETER]);
     if (speculated && !left_out && factor == 1)
         return NULL;
     for (int32_t k = 0; k <= TD_MAX_SLOTS && array_at(call, k) && speculated && n; k++)
-        memcpy(array_at(call, k), (const float *)call->inputs[LOG].data + k * log_stride(n), (size_t)n * sizeof(float));
+        memcpy(array_at(call, k), (const float *)call->inputs[SETTLE_LOG].data + k * log_stride(n),
+               (size_t)n * sizeof(float));
     if (!left_out)
-        step(call, factor, call->inputs[COPY].kind == TD_NONE ? NULL : &call->inputs[COPY]);
+        step(call, factor, call->inputs[SETTLE_COPY].kind == TD_NONE ? NULL : &call->inputs[SETTLE_COPY]);
     return NULL;
 }
 
