@@ -145,20 +145,31 @@ static td_status *count_of(const td_arguments *arguments, td_section root, const
                     limits->most);
 }
 
-static td_status *draw_all(const td_arguments *arguments, td_loss_probe *probe, int32_t size, json_t *list)
+static int32_t intervals_of(td_section root)
+{
+    return td_section_bool(root, "landscape.create_landscape.train") ? td_section_count(root, "landscape.intervals")
+                                                                     : 0;
+}
+
+/* Before anything is planned: what a job trained may not even have a plan in one process. */
+static td_status *check_kept(const char *run, td_section root)
+{
+    if (!strcmp(td_section_string(root, "offload.embedding"), "ps"))
+        return TD_ERROR(TD_INVALID_ARGUMENT,
+                        "%s: no weights were kept for a landscape, as a job under mpirun keeps none", run);
+    if (intervals_of(root) || td_snapshots_want_result(root))
+        return NULL;
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: no weights were kept for a landscape", run),
+                          "train in one process with landscape.intervals, such as [[1, 2, 3]], or "
+                          "landscape.create_landscape.result: on");
+}
+
+static td_status *draw_all(const char *run, td_loss_probe *probe, int32_t size, json_t *list)
 {
     td_section root = probe->setup->root;
-    const char *run = arguments->words[0];
-    int32_t intervals =
-        td_section_bool(root, "landscape.create_landscape.train") ? td_section_count(root, "landscape.intervals") : 0;
-    bool result = td_snapshots_want_result(root);
-    if (!intervals && !result)
-        return td_status_help(
-            TD_ERROR(TD_INVALID_ARGUMENT, "%s: no weights were kept for a landscape", run),
-            "train with landscape.intervals, such as [[1, 2, 3]], or landscape.create_landscape.result: on");
-    for (int32_t i = 0; i < intervals; i++)
+    for (int32_t i = 0; i < intervals_of(root); i++)
         TD_TRY(draw_interval(probe, run, i, size, list));
-    return result ? draw_result(probe, run, size, list) : NULL;
+    return td_snapshots_want_result(root) ? draw_result(probe, run, size, list) : NULL;
 }
 
 static td_status *save(const td_arguments *arguments, json_t *json)
@@ -183,13 +194,15 @@ static td_status *draw(const td_arguments *arguments, td_setup *setup)
             ? NULL
             : TD_SECTION_ERROR(setup->root, "graph", "a landscape needs data: a section data with format and train");
     if (!status)
+        status = check_kept(arguments->words[0], setup->root);
+    if (!status)
         status = count_of(arguments, setup->root, "--size", "landscape.landscape_size", &size);
     if (!status)
         status = count_of(arguments, setup->root, "--samples", "landscape.num_samples", &samples);
     if (!status)
         status = td_loss_probe_open(setup, samples, &probe);
     if (!status)
-        status = draw_all(arguments, &probe, (int32_t)size, list);
+        status = draw_all(arguments->words[0], &probe, (int32_t)size, list);
     if (!status)
         json = json_pack("{s:i, s:s, s:s, s:I, s:I, s:O}", "version", 1, "model", setup->name, "unit",
                          td_section_string(setup->root, "landscape.unit"), "size", (json_int_t)size, "samples",

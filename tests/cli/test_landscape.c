@@ -90,7 +90,10 @@ static void test_what_cannot_be_drawn_is_refused(void **state)
     SUCCEED("train", "x.yaml", "--run", "none", SHORT);
     assert_int_equal(RUN("landscape", "none"), 2);
     assert_non_null(strstr(errors, "no weights were kept"));
+    assert_int_equal(RUN("landscape", "none", "--set", "offload.embedding=ps"), 2); /* as a job's configuration says */
+    assert_non_null(strstr(errors, "a job under mpirun keeps none"));
     assert_int_equal(RUN("landscape", "nowhere"), 2);
+    assert_non_null(strstr(errors, "nowhere/run.json"));
     SUCCEED("train", "x.yaml", "--run", "lost", SHORT, KEEP);
     assert_int_equal(unlink("lost/landscape/step-000000006.safetensors"), 0);
     assert_true(RUN("landscape", "lost", "--size", "3") != 0);
