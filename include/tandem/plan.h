@@ -119,7 +119,8 @@ typedef enum td_evict {
 } td_evict;
 
 /* A table whose ids are any 64-bit numbers, negative ones too: it has a row for each id that training has named, and no others. The
- * rows of its shape say nothing, save what a plan shows. Without further settings it is, bit for bit, an array of these rows.
+ * rows of its shape say nothing, save what a plan shows. Without further settings it is, bit for bit, an array of these rows. A
+ * member that is 0 is not set here; where a file sets admit_probability, 0 is refused, since it would read as no row at all.
  * All rules count windows (steps) that name an id, and depend on nothing else: results are the same for any number of owners. */
 typedef struct td_hash_options {
     const char *match; /* parameters by name, * for any characters */
