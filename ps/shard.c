@@ -68,7 +68,7 @@ static td_status *reserve_arrays(td_shard *shard)
     for (int32_t a = 0; a < shard->n_arrays; a++) {
         int64_t bytes;
         if (td_multiply_checked(shard->most_slots, shard->arrays[a].row_bytes, &bytes))
-            shard->arrays[a].base = td_reserve((size_t)(bytes ? bytes : 1));
+            shard->arrays[a].base = td_reserve((size_t)bytes);
         if (!shard->arrays[a].base)
             return TD_ERROR(TD_OUT_OF_MEMORY,
                             "table \"%s\": no address space for %" PRId64 " rows of %" PRId64 " bytes",
@@ -81,11 +81,17 @@ static td_status *reserve_arrays(td_shard *shard)
     return shard->begun ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "table \"%s\": no address space", shard->definition.name);
 }
 
+/* Of an array that was reserved: others may have more bytes than can be counted. */
+static size_t array_bytes(const td_shard *shard, int32_t a)
+{
+    return (size_t)(shard->most_slots * shard->arrays[a].row_bytes);
+}
+
 static void release_arrays(td_shard *shard)
 {
     for (int32_t a = 0; a < shard->n_arrays; a++) {
-        int64_t bytes = shard->most_slots * shard->arrays[a].row_bytes;
-        td_unreserve(shard->arrays[a].base, (size_t)(bytes ? bytes : 1));
+        if (shard->arrays[a].base)
+            td_unreserve(shard->arrays[a].base, array_bytes(shard, a));
         shard->arrays[a].base = NULL;
         td_shard_pages_deinit(&shard->arrays[a].pages);
     }
@@ -100,7 +106,7 @@ static td_status *reserve(td_shard *shard)
 {
     const td_shard_definition *d = &shard->definition;
     shard->most_slots = d->kind == TD_SHARD_HASH ? UINT32_MAX - 1 : d->rows;
-    if (d->hash.capacity && 2 * d->hash.capacity + MOST_NEW < shard->most_slots)
+    if (d->hash.capacity && d->hash.capacity < (shard->most_slots - MOST_NEW) / 2)
         shard->most_slots = 2 * d->hash.capacity + MOST_NEW; /* and what a window adds before others go */
     td_status *status = reserve_arrays(shard);
     while (status && d->kind == TD_SHARD_HASH && shard->most_slots > LEAST_SLOTS) {
@@ -149,7 +155,7 @@ void td_shard_destroy(td_shard *shard)
 td_status *td_shard_clear(td_shard *shard)
 {
     for (int32_t a = 0; a < shard->n_arrays; a++) {
-        td_reserve_drop(shard->arrays[a].base, (size_t)(shard->most_slots * shard->arrays[a].row_bytes));
+        td_reserve_drop(shard->arrays[a].base, array_bytes(shard, a));
         td_shard_pages_clear(&shard->arrays[a].pages);
     }
     if (shard->begun)

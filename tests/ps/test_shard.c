@@ -359,6 +359,34 @@ static void test_a_hash_shard_takes_at_most_16_bytes_and_15_percent_beyond_its_r
     td_shard_destroy(shard);
 }
 
+static void test_a_table_larger_than_any_address_space_is_refused(void **state)
+{
+    (void)state;
+    td_shard_definition d = define(TD_SHARD_ARRAY, "sgd", TD_F32);
+    td_shard *shard = NULL;
+    d.rows = INT64_MAX / 4;
+    assert_error(td_shard_create(&d, &shard), TD_OUT_OF_MEMORY, "no address space for 2305843009213693951 rows");
+    assert_null(shard);
+}
+
+static int64_t slots_of(const td_shard_definition *d)
+{
+    td_shard *shard = NULL;
+    assert_ok(td_shard_create(d, &shard));
+    const int64_t slots = shard->most_slots;
+    td_shard_destroy(shard);
+    return slots;
+}
+
+static void test_a_capacity_beyond_all_rows_that_fit_bounds_nothing(void **state)
+{
+    (void)state;
+    td_shard_definition d = define(TD_SHARD_HASH, "sgd", TD_F32);
+    const int64_t slots = slots_of(&d);
+    d.hash.capacity = INT64_MAX;
+    assert_int_equal(slots_of(&d), slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +396,8 @@ int main(void)
         cmocka_unit_test(test_an_id_of_another_owner_is_refused_and_named),
         cmocka_unit_test(test_an_optimizer_that_takes_no_rows_is_refused_with_its_reason),
         cmocka_unit_test(test_a_hash_shard_takes_at_most_16_bytes_and_15_percent_beyond_its_rows),
+        cmocka_unit_test(test_a_table_larger_than_any_address_space_is_refused),
+        cmocka_unit_test(test_a_capacity_beyond_all_rows_that_fit_bounds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
