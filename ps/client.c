@@ -137,6 +137,35 @@ td_status *td_client_begin_round(const td_job *job, int32_t parts, td_round *r)
     return NULL;
 }
 
+/* Where the first row is, from `first` on, whose key is at least `least`. */
+static int64_t first_at_least(const td_remote_part *part, bool by_place, int64_t first, int64_t least)
+{
+    int64_t low = first, high = part->n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (part->keys[by_place ? part->places[middle] : middle] < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void td_client_cut(const td_job *job, const td_remote_part *parts, int32_t n, bool by_place, const td_round *r)
+{
+    for (int32_t p = 0; p < n; p++) {
+        const td_shard_definition *d = &job->tables[parts[p].table].definition;
+        int64_t first = 0;
+        for (int32_t s = 0; s < job->servers; s++) {
+            int64_t end = parts[p].n;
+            if (s + 1 < job->servers)
+                end = first_at_least(&parts[p], by_place, first, td_owner_begin(d, s + 1, job->servers));
+            r->stretches[s * n + p] = (td_stretch){first, end - first};
+            first = end;
+        }
+    }
+}
+
 /* ---- the table of functions ---------------------------------------------------------------------------------------------------- */
 
 td_status *td_job_staleness(td_job *job, int64_t out_pulls[TD_JOB_STALENESS])

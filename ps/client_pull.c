@@ -5,23 +5,12 @@
 #include "base/record.h"
 #include "ps/job_state.h"
 
-static int64_t stretch_end(const td_job *job, const td_remote_part *part, const int64_t *keys, int64_t n,
-                           int32_t server)
+static int64_t bytes_of(const td_job *job, const td_remote_part *parts, int32_t n)
 {
-    const td_shard_definition *d = &job->tables[part->table].definition;
-    return server + 1 == job->servers ? n : td_first_at_least(keys, n, td_owner_begin(d, server + 1, job->servers));
-}
-
-static void cut_pull(const td_job *job, const td_remote_part *parts, int32_t n, const td_round *r)
-{
-    for (int32_t p = 0; p < n; p++) {
-        int64_t first = 0;
-        for (int32_t s = 0; s < job->servers; s++) {
-            const int64_t end = stretch_end(job, &parts[p], parts[p].keys, parts[p].n, s);
-            r->stretches[s * n + p] = (td_stretch){first, end - first};
-            first = end;
-        }
-    }
+    int64_t bytes = 0;
+    for (int32_t p = 0; p < n; p++)
+        bytes += parts[p].n * td_client_row_bytes(job, parts[p].table, 0);
+    return bytes;
 }
 
 /* Writes a server's question at `out`; returns its bytes, and those of the answer. */
@@ -56,22 +45,19 @@ static void spread(const td_job *job, const td_remote_part *parts, int32_t n, co
  * them into memory of ours. */
 static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_t n, char **out_rows)
 {
-    int64_t bytes = 0;
     bool all_far = true;
-    for (int32_t p = 0; p < n; p++)
-        bytes += parts[p].n * td_client_row_bytes(job, parts[p].table, 0);
     for (int32_t s = 0; s < job->servers; s++)
         all_far = all_far && job->server_ranks[s] != td_comm_rank(job->comm) &&
                   !td_comm_is_near(job->comm, job->server_ranks[s]);
     *out_rows = parts[0].rows;
-    return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS, bytes + 1, out_rows) : NULL;
+    return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS, bytes_of(job, parts, n) + 1, out_rows) : NULL;
 }
 
 static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, td_round *r)
 {
     int64_t keys = 0;
     char *questions = NULL, *answers = NULL;
-    cut_pull(job, parts, n, r);
+    td_client_cut(job, parts, n, false, r);
     for (int32_t p = 0; p < n; p++)
         keys += parts[p].n;
     TD_TRY(td_client_room(job, TD_ROOM_PULL_KEYS,
@@ -113,14 +99,6 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
     return NULL;
 }
 
-static void record_pull(const td_job *job, const td_remote_part *parts, int32_t n, uint64_t from)
-{
-    int64_t bytes = 0;
-    for (int32_t p = 0; p < n && from; p++)
-        bytes += parts[p].n * td_client_row_bytes(job, parts[p].table, 0);
-    td_record_end(TD_RECORD_PULL, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
-}
-
 td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin)
 {
     td_job *job = self;
@@ -129,6 +107,7 @@ td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bo
         return NULL;
     TD_TRY(td_client_begin_round(job, n, &job->pulling));
     td_status *status = pull_round(job, parts, n, begin, &job->pulling);
-    record_pull(job, parts, n, from);
+    td_record_end(TD_RECORD_PULL, td_record_current.id, td_record_current.step, from,
+                  from ? (uint64_t)bytes_of(job, parts, n) : 0);
     return status;
 }

@@ -8,26 +8,14 @@
 
 /* ---- push ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Places ascend with their keys, so the rows of a server are a stretch of the gradient too. */
-static void cut_push(const td_job *job, const td_remote_part *parts, int32_t n, const td_round *r)
+/* Of keys and rows. */
+static int64_t bytes_of(const td_job *job, const td_remote_part *parts, int32_t n)
 {
-    for (int32_t p = 0; p < n; p++) {
-        int64_t first = 0;
-        for (int32_t s = 0; s < job->servers; s++) {
-            const td_shard_definition *d = &job->tables[parts[p].table].definition;
-            const int64_t least = s + 1 < job->servers ? td_owner_begin(d, s + 1, job->servers) : 0;
-            int64_t end = parts[p].n, low = first;
-            while (s + 1 < job->servers && low < end) {
-                const int64_t middle = low + (end - low) / 2;
-                if (parts[p].keys[parts[p].places[middle]] < least)
-                    low = middle + 1;
-                else
-                    end = middle;
-            }
-            r->stretches[s * n + p] = (td_stretch){first, end - first};
-            first = end;
-        }
-    }
+    int64_t bytes = 0;
+    for (int32_t p = 0; p < n; p++)
+        bytes += parts[p].n *
+                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
+    return bytes;
 }
 
 static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_t n, const td_stretch *of, char *out)
@@ -48,8 +36,7 @@ static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_
             memcpy(numbers, parts[p].gradients + of[p].first * dim, (size_t)(of[p].n * dim) * sizeof *numbers);
         numbers += of[p].n * dim;
     }
-    const int64_t bytes = (char *)numbers - out;
-    return bytes;
+    return (char *)numbers - out;
 }
 
 /* `answers`: room for each server's, [servers, n]; NULL: they do not answer. */
@@ -58,14 +45,11 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
 {
     enum { ALIGNED = 8 };
     const uint64_t ends = answers ? TD_OFFER_ENDS : 0;
-    int64_t bytes =
+    const int64_t heads =
         job->servers * (n * (int64_t)(sizeof(td_wire_part) + TD_COEFFICIENTS * sizeof(float)) + (int64_t)ALIGNED);
     char *out = NULL;
-    cut_push(job, parts, n, r);
-    for (int32_t p = 0; p < n; p++)
-        bytes += parts[p].n *
-                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
-    TD_TRY(td_client_room(job, TD_ROOM_PUSH, bytes, &out));
+    td_client_cut(job, parts, n, true, r);
+    TD_TRY(td_client_room(job, TD_ROOM_PUSH, heads + bytes_of(job, parts, n), &out));
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
         r->questions[s] = (td_parcel){
@@ -96,11 +80,8 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
 
 static void record_push(const td_job *job, const td_remote_part *parts, int32_t n, uint64_t from)
 {
-    int64_t bytes = 0;
-    for (int32_t p = 0; p < n && from; p++)
-        bytes += parts[p].n *
-                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
-    td_record_end(TD_RECORD_PUSH, td_record_current.id, td_record_current.step, from, (uint64_t)bytes);
+    td_record_end(TD_RECORD_PUSH, td_record_current.id, td_record_current.step, from,
+                  from ? (uint64_t)bytes_of(job, parts, n) : 0);
 }
 
 /* Returns before the servers have read it: the next push waits for that. Servers keep what is not a worker's last of a window until

@@ -101,6 +101,8 @@ td_status *td_client_ask(td_job *job, int32_t server, td_parcel *question, td_pa
 int64_t td_client_row_bytes(const td_job *job, int32_t table, int32_t array);
 /* Room for a message of so many parts to each server, once they have read the last ones. */
 td_status *td_client_begin_round(const td_job *job, int32_t parts, td_round *round) TD_MUST_USE;
+/* Cuts each part into what the servers own: stretches, as keys ascend, and a gradient's places among them (`by_place`) do too. */
+void td_client_cut(const td_job *job, const td_remote_part *parts, int32_t n, bool by_place, const td_round *round);
 
 /* ---- client_pull.c, client_push.c, client_rows.c: functions of td_remote ---- */
 /* Rows from their owners, all of them. */

@@ -76,18 +76,4 @@ static inline int32_t td_owner_of(const td_shard_definition *whole, int64_t key,
     return s;
 }
 
-/* The first place among ascending keys whose key is at least `least`. */
-static inline int64_t td_first_at_least(const int64_t *keys, int64_t n, int64_t least)
-{
-    int64_t low = 0, high = n;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (keys[middle] < least)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 #endif
