@@ -30,7 +30,7 @@ td_status *td_client_ask(td_job *job, int32_t server, td_parcel *question, td_pa
 
 int64_t td_client_row_bytes(const td_job *job, int32_t table, int32_t array)
 {
-    return td_shard_array_bytes(&job->tables[table].definition, array);
+    return td_shard_array_bytes(&job->tables[table], array);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------------------ */
@@ -69,11 +69,10 @@ td_status *td_client_define(const td_remote_table *table, td_shard_definition *o
 static td_status *add_table(void *self, const td_remote_table *table, int32_t *out_table)
 {
     td_job *job = self;
-    td_client_table made;
-    memset(&made, 0, sizeof made);
-    TD_TRY(td_client_define(table, &made.definition));
+    td_shard_definition made;
+    TD_TRY(td_client_define(table, &made));
     for (int64_t t = 0; t < job->n_tables; t++)
-        if (strcmp(job->tables[t].definition.name, table->name) == 0) {
+        if (strcmp(job->tables[t].name, table->name) == 0) {
             *out_table = (int32_t)t;
             return NULL;
         }
@@ -81,10 +80,8 @@ static td_status *add_table(void *self, const td_remote_table *table, int32_t *o
     *out_table = (int32_t)job->n_tables;
     job->tables[job->n_tables++] = made;
     for (int32_t s = 0; s < job->servers; s++) {
-        td_parcel question = {.kind = TD_ASK_TABLE,
-                              .words = {(uint64_t)*out_table},
-                              .data = &made.definition,
-                              .bytes = sizeof made.definition};
+        td_parcel question = {
+            .kind = TD_ASK_TABLE, .words = {(uint64_t)*out_table}, .data = &made, .bytes = sizeof made};
         td_parcel answer = {0};
         TD_TRY(td_client_ask(job, s, &question, &answer));
     }
@@ -154,7 +151,7 @@ static int64_t first_at_least(const td_remote_part *part, bool by_place, int64_t
 void td_client_cut(const td_job *job, const td_remote_part *parts, int32_t n, bool by_place, const td_round *r)
 {
     for (int32_t p = 0; p < n; p++) {
-        const td_shard_definition *d = &job->tables[parts[p].table].definition;
+        const td_shard_definition *d = &job->tables[parts[p].table];
         int64_t first = 0;
         for (int32_t s = 0; s < job->servers; s++) {
             int64_t end = parts[p].n;

@@ -13,8 +13,7 @@ static int64_t bytes_of(const td_job *job, const td_remote_part *parts, int32_t 
 {
     int64_t bytes = 0;
     for (int32_t p = 0; p < n; p++)
-        bytes += parts[p].n *
-                 (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].definition.dim * sizeof(float));
+        bytes += parts[p].n * (int64_t)(sizeof(int64_t) + (size_t)job->tables[parts[p].table].dim * sizeof(float));
     return bytes;
 }
 
@@ -31,7 +30,7 @@ static int64_t write_push(const td_job *job, const td_remote_part *parts, int32_
     for (int32_t p = 0; p < n; p++, numbers += TD_COEFFICIENTS)
         memcpy(numbers, parts[p].coefficients, TD_COEFFICIENTS * sizeof *numbers);
     for (int32_t p = 0; p < n; p++) {
-        const int64_t dim = job->tables[parts[p].table].definition.dim;
+        const int64_t dim = job->tables[parts[p].table].dim;
         if (of[p].n)
             memcpy(numbers, parts[p].gradients + of[p].first * dim, (size_t)(of[p].n * dim) * sizeof *numbers);
         numbers += of[p].n * dim;

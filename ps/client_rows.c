@@ -13,7 +13,7 @@
 
 static int32_t owner_of(const td_job *job, int32_t table, int64_t id)
 {
-    const td_shard_definition *d = &job->tables[table].definition;
+    const td_shard_definition *d = &job->tables[table];
     return td_owner_of(d, d->kind == TD_SHARD_HASH ? td_key_of_id(id) : id, job->servers);
 }
 

@@ -13,11 +13,6 @@
 #include "runtime/remote.h"
 #include "tandem/job.h"
 
-/* What a worker knows of a table: `rows` are those of all its owners. */
-typedef struct td_client_table {
-    td_shard_definition definition;
-} td_client_table;
-
 /* The stretch of a part that a server owns. */
 typedef struct td_stretch {
     int64_t first, n;
@@ -56,7 +51,7 @@ struct td_job {
     int32_t replicas, *replica_worker; /* of a window; who runs which: replicas.c */
     td_remote remote;
     /* worker */
-    td_client_table *tables;
+    td_shard_definition *tables; /* `rows` are those of all owners */
     int64_t n_tables, tables_capacity;
     int64_t pushed, asked, agreed, summed; /* windows; requests, agreements and sums so far: numbers of messages */
     int64_t first_step;                    /* of the training, before this job's first window */

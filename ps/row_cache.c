@@ -70,7 +70,7 @@ static td_status *open_cache(td_job *job)
     TD_TRY(TD_NEW(cache->tables, job->n_tables + 1));
     cache->n_tables = job->n_tables; /* before they have room: what one got is freed where another finds none */
     for (int64_t t = 0; t < cache->n_tables; t++)
-        TD_TRY(keep_table(&cache->tables[t], td_shard_array_bytes(&job->tables[t].definition, 0),
+        TD_TRY(keep_table(&cache->tables[t], td_shard_array_bytes(&job->tables[t], 0),
                           job->options.cache_bytes / job->n_tables));
     return NULL;
 }
@@ -105,7 +105,7 @@ static td_status *room_for(td_row_cache *cache, int32_t n, int64_t keys, int64_t
 
 static bool is_trained(const td_job *job, int32_t table)
 {
-    return job->tables[table].definition.rule[0] != 0;
+    return job->tables[table].rule[0] != 0;
 }
 
 /* What rows that are pulled now are good with: for a table that is not trained until rows are written, otherwise until the push. */
@@ -199,7 +199,7 @@ td_status *td_row_cache_pull(void *self, const td_remote_part *parts, int32_t n,
         TD_TRY(open_cache(job));
     for (int32_t p = 0; p < n; p++) {
         keys += parts[p].n;
-        bytes += parts[p].n * td_shard_array_bytes(&job->tables[parts[p].table].definition, 0);
+        bytes += parts[p].n * td_shard_array_bytes(&job->tables[parts[p].table], 0);
     }
     TD_TRY(room_for(job->cache, n, keys, bytes));
     if (split(job, parts, n, begin))

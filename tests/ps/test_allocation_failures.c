@@ -153,12 +153,12 @@ static void test_rows_that_a_worker_keeps(void **state)
 {
     (void)state;
     static td_job job;
-    td_client_table known[2];
+    td_shard_definition known[2];
     job.options.cache_bytes = 1 << 12;
     job.tables = known;
     job.n_tables = 2;
     for (int t = 0; t < 2; t++)
-        assert_ok(td_client_define(&tables[t], &known[t].definition));
+        assert_ok(td_client_define(&tables[t], &known[t]));
     assert_true(assert_survives_allocation_failures(pull_nothing_or_forget, forget_cache, &job) >= 2 + 2 * 3);
 }
 
