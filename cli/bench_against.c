@@ -16,6 +16,7 @@
 #include "cli/json.h"
 #include "cli/setup.h"
 #include "cli/statistics.h"
+#include "cli/summary.h"
 #include "cli/table.h"
 #include "tandem/session.h"
 
@@ -224,11 +225,10 @@ static json_t *side_json(side *s)
                      (double)s->loss, "devices", devices, "parameters_checksum", checksum);
 }
 
-/* As summary.json has it. */
 static double overlap_reached(const comparison *c)
 {
-    td_session_counters counters = td_session_read_counters(c->sides[0].session);
-    return counters.copy_or_host_s > 0 ? 1 - counters.exposed_s / counters.copy_or_host_s : 1;
+    const td_session_counters counters = td_session_read_counters(c->sides[0].session);
+    return td_summary_overlap(&counters);
 }
 
 static void print_overlap(const comparison *c, FILE *out)

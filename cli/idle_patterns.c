@@ -26,7 +26,23 @@ static bool matches(const td_graph *graph, const char *pattern, bool (*counts)(c
     return false;
 }
 
-td_status *td_check_hash_patterns(const td_setup *setup)
+/* A name that is spelled wrong would leave in 16 bit what was to stay f32. */
+static td_status *check_kept(const td_setup *setup)
+{
+    for (int32_t i = 0; i < td_section_count(setup->root, "train.keep_fp32"); i++) {
+        const char *pattern = td_section_string_at(setup->root, "train.keep_fp32", i);
+        bool named = false;
+        for (int64_t n = 0; n < setup->graph->n_nodes && !named; n++)
+            named = td_glob_match(pattern, setup->graph->nodes[n].name);
+        if (!named)
+            return TD_SECTION_ERROR(setup->root, "train.keep_fp32",
+                                    "train.keep_fp32: \"%s\" matches no op; did you mean \"%s\"?", pattern,
+                                    td_plan_nearest_name(setup->graph, pattern));
+    }
+    return NULL;
+}
+
+static td_status *check_hashes(const td_setup *setup)
 {
     for (int32_t i = 0; i < td_section_count(setup->root, "tables.hash"); i++) {
         td_section item = td_section_item(setup->root, "tables.hash", i);
@@ -37,6 +53,12 @@ td_status *td_check_hash_patterns(const td_setup *setup)
                                     td_plan_nearest_name(setup->graph, pattern));
     }
     return NULL;
+}
+
+td_status *td_check_idle_patterns(const td_setup *setup)
+{
+    TD_TRY(check_kept(setup));
+    return check_hashes(setup);
 }
 
 static void warn_of_patterns(const td_setup *setup, const char *key, const char *what,

@@ -5,8 +5,8 @@
 
 #include "cli/setup.h"
 
-/* An error for an item of tables.hash that matches no parameter. */
-td_status *td_check_hash_patterns(const td_setup *setup) TD_MUST_USE;
+/* An error for an item of tables.hash that matches no parameter, or one of train.keep_fp32 that matches no op. */
+td_status *td_check_idle_patterns(const td_setup *setup) TD_MUST_USE;
 
 /* A warning for each key of the section summary that has nothing to record. */
 void td_warn_of_idle_summaries(const td_setup *setup);

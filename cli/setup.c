@@ -3,11 +3,8 @@
 
 #include <string.h>
 
-#include "base/glob.h"
 #include "base/memory.h"
 #include "cli/idle_patterns.h"
-#include "graph/graph.h"
-#include "partition/plan.h"
 
 /* "a/b/model.tdg" -> "model". */
 static void name_run(td_setup *setup)
@@ -30,22 +27,6 @@ static void count_steps(td_setup *setup)
     setup->steps = td_setup_count_steps(setup->root, setup->batches_per_epoch, epochs);
     if (most && (!setup->steps || most < setup->steps))
         setup->steps = most;
-}
-
-/* A pattern that matches no op is a name that is spelled wrong, and would leave in 16 bit what was to stay f32. */
-static td_status *check_kept(const td_setup *setup)
-{
-    for (int32_t i = 0; i < td_section_count(setup->root, "train.keep_fp32"); i++) {
-        const char *pattern = td_section_string_at(setup->root, "train.keep_fp32", i);
-        bool matches = false;
-        for (int64_t n = 0; n < setup->graph->n_nodes && !matches; n++)
-            matches = td_glob_match(pattern, setup->graph->nodes[n].name);
-        if (!matches)
-            return TD_SECTION_ERROR(setup->root, "train.keep_fp32",
-                                    "train.keep_fp32: \"%s\" matches no op; did you mean \"%s\"?", pattern,
-                                    td_plan_nearest_name(setup->graph, pattern));
-    }
-    return NULL;
 }
 
 /* Hash tables that no job has belong to this process. */
@@ -72,8 +53,7 @@ static td_status *open_parts(const td_config *config, td_setup *setup)
                               .schema = setup->dataset ? td_dataset_schema(setup->dataset) : NULL,
                               .batch = setup->batch};
     TD_TRY(td_model_build(&model, &setup->graph, &setup->model));
-    TD_TRY(check_kept(setup));
-    TD_TRY(td_check_hash_patterns(setup));
+    TD_TRY(td_check_idle_patterns(setup));
     TD_TRY(td_setup_options(setup->root, setup->steps, &setup->options));
     if (setup->distributed)
         td_distributed_options(setup->distributed, setup->root, &setup->options);

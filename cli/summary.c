@@ -21,8 +21,7 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-/* Copies and host work that ran while an accelerator worked, over all of it; 1 where there was none to hide. */
-static double overlap_of(const td_session_counters *counters)
+double td_summary_overlap(const td_session_counters *counters)
 {
     return counters->copy_or_host_s > 0 ? 1 - counters->exposed_s / counters->copy_or_host_s : 1;
 }
@@ -151,7 +150,7 @@ td_status *td_summary_json(const td_summary *summary, json_t **out_json)
         td_statistics_quantile(&training->statistics, 0.9) * 1e3, "samples_per_s",
         td_statistics_rate(&training->statistics), "plan_ms", plan.plan_ms, "devices", devices_json(training), "copies",
         copies_json(&counters), "plan", "subgraphs", plan.subgraphs, "cut_edges", plan.cut_edges, "overlap",
-        overlap_of(&counters), "speculation", "speculated", (json_int_t)counters.speculated, "missed",
+        td_summary_overlap(&counters), "speculation", "speculated", (json_int_t)counters.speculated, "missed",
         (json_int_t)counters.missed, "resting", (json_int_t)counters.resting, "early_lookup", early_json(&counters),
         "ledger", ledger, "parameters_checksum", text, "seed",
         (json_int_t)td_section_int(training->setup->root, "train.seed"), "version", TANDEM_VERSION);
@@ -252,7 +251,7 @@ static void print_step(const td_summary *summary, FILE *stream)
         fprintf(stream, "%s %s busy %.0f %%", i ? "," : "", td_plan_device(training->plan, i).name,
                 100 * share(training->devices[i].busy_s, counters.seconds));
     if (has_accelerator(training))
-        fprintf(stream, ", copies and host work hidden %.0f %%", 100 * overlap_of(&counters));
+        fprintf(stream, ", copies and host work hidden %.0f %%", 100 * td_summary_overlap(&counters));
     if (counters.bags_looked_up)
         fprintf(stream, ", %.0f %% of lookups early",
                 100 * share((double)counters.bags_looked_up_early, (double)counters.bags_looked_up));

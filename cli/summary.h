@@ -22,6 +22,8 @@ typedef struct td_summary {
     int64_t staleness[TD_JOB_STALENESS];
 } td_summary;
 
+/* Copies and host work that ran while an accelerator worked, over all of it; 1 where there was none to hide. */
+double td_summary_overlap(const td_session_counters *counters);
 /* The document of summary.json. */
 td_status *td_summary_json(const td_summary *summary, json_t **out_json) TD_MUST_USE;
 /* "done in ..." and what follows. */
