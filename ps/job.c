@@ -1,5 +1,4 @@
 /* Jobs: who does what, the beginning and the end. See tandem/job.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -12,6 +11,26 @@ bool td_job_is_wanted(void)
 }
 
 /* ---- roles ------------------------------------------------------------------------------------------------------------------ */
+
+/* A further worker of this rank: a job of its own, which borrows everything but what a worker has for itself. */
+static td_status *add_worker(td_job *job, int32_t worker)
+{
+    td_job *other = NULL;
+    TD_TRY(TD_NEW(other, 1));
+    job->others[job->n_others++] = other;
+    other->comm = job->comm;
+    other->options = job->options;
+    other->members = job->members;
+    other->workers = job->workers;
+    other->servers = job->servers;
+    other->worker_ranks = job->worker_ranks;
+    other->server_ranks = job->server_ranks;
+    other->worker = worker;
+    other->server = -1;
+    TD_TRY(td_job_share_replicas(other));
+    td_client_fill(other);
+    return NULL;
+}
 
 /* What this rank is, as the members say: its first worker, and a job for each further one. */
 static td_status *take_roles(td_job *job)
@@ -29,26 +48,12 @@ static td_status *take_roles(td_job *job)
     td_comm_set_speaker(job->comm, job->worker_ranks[0]);
     TD_TRY(TD_NEW(job->others, mine + 1));
     for (int32_t w = 0; w < job->workers; w++) {
-        td_job *other = NULL;
         if (job->worker_ranks[w] != rank)
             continue;
-        if (job->worker < 0) {
+        if (job->worker < 0)
             job->worker = w;
-            continue;
-        }
-        TD_TRY(TD_NEW(other, 1));
-        job->others[job->n_others++] = other;
-        other->comm = job->comm;
-        other->options = job->options;
-        other->members = job->members;
-        other->workers = job->workers;
-        other->servers = job->servers;
-        other->worker_ranks = job->worker_ranks;
-        other->server_ranks = job->server_ranks;
-        other->worker = w;
-        other->server = -1;
-        TD_TRY(td_job_share_replicas(other));
-        td_client_fill(other);
+        else
+            TD_TRY(add_worker(job, w));
     }
     TD_TRY(td_job_share_replicas(job));
     td_client_fill(job);
