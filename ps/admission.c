@@ -5,10 +5,6 @@
  * it draws, from (seed, table, id, window) alone. Keys that wait are bounded by the same rules as rows. */
 #include "ps/shard.h"
 
-#include <string.h>
-
-#include "base/memory.h"
-
 td_status *td_shard_init_admission(td_shard *shard)
 {
     const td_hash_options *hash = &shard->definition.hash;

@@ -2,7 +2,6 @@
  * A rank's messages to itself go through here alone, by copy. See comm.h. */
 #include "ps/comm_state.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

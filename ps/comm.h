@@ -2,7 +2,8 @@
  *
  * One thread per rank, the communication thread, calls MPI (MPI_THREAD_FUNNELED) and nobody else does. Other threads hand it
  * parcels and sleep until they are through. It looks with MPI_Testsome and rests between looks, until a rank of its host rings,
- * or, where there are others, longer the longer nothing happens; so ranks that share cores do not take them from each other. Only two-sided calls are used.
+ * or, where there are others, longer the longer nothing happens; so ranks that share cores do not take them from each other.
+ * Only two-sided calls are used.
  *
  *     td_comm *comm = NULL;
  *     TD_TRY(td_comm_open(&options, &comm));                  // every rank of the job, at the same time
@@ -92,8 +93,8 @@ typedef struct td_request {
     uint64_t words[TD_COMM_WORDS];
     void *data; /* the sender's own memory where lending >= 0: read it, and no more */
     int64_t bytes;
-    void *
-        answer; /* NULL, or the asker's memory: an answer of at most answer_bytes may be written here (td_parcel.in_place) */
+    /* NULL, or the asker's memory: an answer of at most answer_bytes may be written here (td_parcel.in_place). */
+    void *answer;
     int64_t answer_bytes;
     int32_t lending;
     bool freed_by_answer; /* the asker knows by the answer that this is read */

@@ -20,9 +20,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/memory.h"
-
 static uint64_t bit(int32_t rank)
 {
     return UINT64_C(1) << rank;

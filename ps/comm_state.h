@@ -1,4 +1,5 @@
-/* What comm.c (callers' side) and comm_mpi.c, comm_peers.c and comm_thread.c (the communication thread) share. Everything that both touch is under `mutex`. */
+/* What comm.c (callers' side) and comm_mpi.c, comm_peers.c, comm_recover.c and comm_thread.c (the communication thread) share.
+ * Everything that both touch is under `mutex`. */
 #ifndef TANDEM_PS_COMM_STATE_H
 #define TANDEM_PS_COMM_STATE_H
 
@@ -88,6 +89,12 @@ struct td_comm {
     atomic_llong step;
 };
 
+/* ---- comm.c ---- */
+/* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
+void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
+/* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
+td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
+void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);
 /* Under the mutex: the parcel of a wait that a letter answers, taken out of `expected`; NULL: none. */
 td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number);
 /* Under the mutex: a message that nobody waits for yet begins, and is complete. */
@@ -95,8 +102,11 @@ void td_comm_keep(td_comm *comm, td_arrival *arrival);
 void td_comm_complete(td_comm *comm, td_arrival *arrival);
 /* Under the mutex: drops what came before this epoch, or from ranks that are lost. */
 void td_comm_forget_before(td_comm *comm);
+
+/* ---- comm_thread.c ---- */
 /* The thread's whole life. */
 void *td_comm_main(void *comm);
+
 /* ---- comm_lend.c ---- */
 /* Under the mutex: the bytes of a parcel that is to be sent stay where they are if its receiver can read them there. */
 void td_comm_lend(td_comm *comm, td_parcel *parcel);
@@ -108,11 +118,6 @@ void td_comm_forget_lent(td_comm *comm);
 void td_comm_collect(td_comm *comm);
 /* Under the mutex: a parcel whose letter has been sent, or whose bytes have come, may be through. */
 void td_comm_check(td_comm *comm, td_parcel *parcel);
-/* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
-void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
-/* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
-td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
-void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);
 /* Under the mutex: its question was read. */
 void td_comm_note_answer(td_comm *comm, td_parcel *answer);
 

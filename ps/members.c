@@ -158,8 +158,8 @@ static void replace_servers(td_members *m, td_comm *comm)
 
 void td_members_replace(td_members *m, td_comm *comm)
 {
-    assign_first(
-        m); /* what was replaced before is replaced anew: not all ranks need have seen the same losses in between */
+    /* What was replaced before is replaced anew: not all ranks need have seen the same losses in between. */
+    assign_first(m);
     replace_workers(m, comm);
     replace_servers(m, comm);
     name_roles(m);

@@ -267,8 +267,7 @@ bool td_near_is_lent(const td_near *near, int32_t lending)
 
 void td_near_give_back(td_near *near, int32_t rank, int32_t lending)
 {
-    const neighbour *other = rank < TD_NEAR_RANKS && near->ranks[rank].near ? &near->ranks[rank] : NULL;
-    td_bell *bell = other ? other->bell : near->bell;
+    td_bell *bell = td_near_is(near, rank) ? near->ranks[rank].bell : near->bell;
     atomic_store(&bell->lent[lending], 0);
     ring(bell);
 }

@@ -42,9 +42,9 @@ static td_status *declare(const writing *w, const char *prefix, const char *slot
                           int64_t width)
 {
     const int64_t dims[2] = {n, width};
-    char *name = prefix ? tensor_name(prefix, w->shard, slot) : NULL;
     if (!prefix)
         return NULL;
+    char *name = tensor_name(prefix, w->shard, slot);
     td_status *status = name ? td_safetensors_declare(w->writer, name, dtype, width ? 2 : 1, dims) : no_memory();
     td_free(name);
     return status;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "ps/job_state.h"
 
 enum { TRIES = 16 };
@@ -97,9 +96,8 @@ td_status *td_job_read_clocks(td_job *job, td_job_clock *out_clocks)
         if (out_clocks)
             out_clocks[rank] = best;
     }
+    const int64_t now = td_clock_ns();
     if (out_clocks)
-        out_clocks[0] = (td_job_clock){.mine_ns = td_clock_ns()};
-    if (out_clocks)
-        out_clocks[0].theirs_ns = out_clocks[0].mine_ns;
+        out_clocks[0] = (td_job_clock){.mine_ns = now, .theirs_ns = now};
     return NULL;
 }

@@ -1,8 +1,6 @@
 /* See victims.h. Heaps in arrays: while all keys are looked at, the last collected one is on top, so that it can give way. */
 #include "ps/victims.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "ps/slot_bits.h"
 
