@@ -196,11 +196,12 @@ static td_status *read_one(td_job_traces *job, int64_t *capacity, const char *fo
     return NULL;
 }
 
-/* Every trace of the folder with the same number. */
-static td_status *read_all(td_job_traces *job, const char *folder, const char *wanted, int32_t wanted_stem)
+/* Every trace of the folder with the same number, the wanted one among them. */
+static td_status *read_all(td_job_traces *job, int64_t *capacity, const char *folder, const char *wanted,
+                           int32_t wanted_stem)
 {
     DIR *entries = opendir(*folder ? folder : ".");
-    int64_t capacity = 0;
+    bool found = false;
     td_status *status = NULL;
     if (!entries)
         return TD_ERROR(TD_IO, "%s: cannot be read", folder);
@@ -208,11 +209,16 @@ static td_status *read_all(td_job_traces *job, const char *folder, const char *w
         int32_t stem, rank;
         bool ours = td_job_name_parse(entry->d_name, &stem, &rank) && stem == wanted_stem &&
                     !strncmp(entry->d_name, wanted, (size_t)stem);
-        if (ours)
-            status = read_one(job, &capacity, folder, entry->d_name, rank, !strcmp(entry->d_name, wanted));
+        if (!ours)
+            continue;
+        const bool must = !strcmp(entry->d_name, wanted);
+        status = read_one(job, capacity, folder, entry->d_name, rank, must);
+        found = found || must;
     }
     (void)closedir(entries);
-    return status ? status : finish(job, &capacity);
+    if (!status && !found)
+        return TD_ERROR(TD_NOT_FOUND, "%s: there is no such trace", wanted);
+    return status;
 }
 
 td_status *td_job_traces_read(const char *path, td_job_traces **out_job)
@@ -222,17 +228,17 @@ td_status *td_job_traces_read(const char *path, td_job_traces **out_job)
     int32_t stem = 0, rank = 0;
     int64_t capacity = 0;
     *out_job = NULL;
+    const bool has_ranks = td_job_name_parse(name, &stem, &rank); /* under another name it stands alone */
     char *folder = td_format("%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 0, path);
     td_status *status = folder ? TD_NEW(job, 1) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    if (!status && td_job_name_parse(name, &stem, &rank))
-        status = read_all(job, folder, name, stem);
-    else if (!status) /* under another name it stands alone */
-        status = read_one(job, &capacity, folder, name, 0, true);
-    if (!status && capacity)
+    if (!status)
+        status =
+            has_ranks ? read_all(job, &capacity, folder, name, stem) : read_one(job, &capacity, folder, name, 0, true);
+    if (!status)
         status = finish(job, &capacity);
     td_free(folder);
     if (job)
-        job->opened = rank;
+        job->opened = has_ranks ? rank : 0;
     if (status)
         td_job_traces_destroy(job);
     else

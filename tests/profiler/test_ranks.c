@@ -336,6 +336,10 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     write_workers(3, 1, 2 * MS);
     assert_int_equal(unlink(trace_name(0)), 0);
     char *found = NULL;
+    status = td_job_traces_read(trace_name(0), &o.job); /* others are there, but not the one that is asked for */
+    assert_int_equal(td_status_code(status), TD_NOT_FOUND);
+    assert_null(o.job);
+    td_status_destroy(status);
     OK(td_trace_locate(folder, &found));
     assert_string_equal(found, trace_name(1));
     OK(td_job_traces_read(found, &o.job));
@@ -344,6 +348,14 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     assert_int_equal(o.a->view->trace == o.job->ranks[1].trace, 1);
     assert_int_equal(o.a->ranks->times[1].late_median_ns, 2 * MS);
     td_free(found);
+    close_job(&o);
+
+    write_workers(1, 0, 0);
+    assert_int_equal(rename(trace_name(0), trace_name(5000)), 0); /* no rank has such a number: it stands alone */
+    OK(td_job_traces_read(trace_name(5000), &o.job));
+    OK(td_analysis_create_of(o.job, -1, -1, &o.a));
+    assert_true(o.job->n == 1 && o.job->opened == 0);
+    assert_int_equal(unlink(trace_name(5000)), 0);
     close_job(&o);
 }
 
