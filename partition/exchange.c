@@ -90,12 +90,6 @@ static td_status *add_offer(exchange *e)
     return status;
 }
 
-/* What is done with gradients depends on all of them. */
-static bool decides(const td_train_options *options)
-{
-    return options->clip_norm > 0 || options->on_nan == TD_NAN_SKIP || options->precision == TD_MIXED_FP16;
-}
-
 td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
 {
     if (!plan->training || !plan->in_job)
@@ -109,7 +103,7 @@ td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
     plan->graph->phase = TD_BACKWARD;
     if (!status)
         status = add_sum(&e, plan->all_replicas);
-    if (!status && decides(request->options))
+    if (!status && td_options_wait_for_gradients(request->options))
         status = add_offer(&e);
     plan->graph->phase = TD_FORWARD;
     td_free(e.inputs);

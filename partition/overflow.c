@@ -168,6 +168,11 @@ done:
     return status;
 }
 
+bool td_options_wait_for_gradients(const td_train_options *options)
+{
+    return options->clip_norm > 0 || options->on_nan == TD_NAN_SKIP || options->precision == TD_MIXED_FP16;
+}
+
 td_status *td_pass_overflow(td_plan *plan, const td_plan_request *request)
 {
     const td_train_options *options = request->options;
@@ -176,7 +181,7 @@ td_status *td_pass_overflow(td_plan *plan, const td_plan_request *request)
     plan->loss_scale = options->loss_scale;
     if (plan->has_loss_scale)
         TD_TRY(td_loss_scale_check(&plan->loss_scale));
-    if (!plan->training || !(plan->has_loss_scale || options->on_nan == TD_NAN_SKIP || clipped))
+    if (!plan->training || !td_options_wait_for_gradients(options))
         return NULL;
     looks l = {.plan = plan};
     td_status *status = measure_depths(&l);

@@ -294,6 +294,9 @@ td_status *td_plan_supports(const td_graph *graph, const td_plan_site *site, int
                             char *reason, size_t reason_bytes) TD_MUST_USE;
 /* Estimated seconds of a call on a site. */
 double td_plan_estimate(const td_plan_site *site, const td_cost *cost);
+/* overflow.c: whether updates wait for something that is known of all gradients of a window together: their norm, or that they are
+ * finite. */
+bool td_options_wait_for_gradients(const td_train_options *options);
 /* The next multiple of TD_ALIGNMENT: what a buffer takes in an arena. */
 static inline int64_t td_plan_align(int64_t bytes)
 {

@@ -317,9 +317,7 @@ static td_status *check_delay(const td_train_options *options)
 /* What waits for all gradients of a window cannot be had while windows run ahead of each other. */
 static td_status *check_consistency(const td_train_options *options)
 {
-    const bool decides =
-        options->clip_norm > 0 || options->on_nan == TD_NAN_SKIP || options->precision == TD_MIXED_FP16;
-    if (!options->remote || !options->remote->may_be_stale || !decides)
+    if (!options->remote || !options->remote->may_be_stale || !td_options_wait_for_gradients(options))
         return NULL;
     return TD_ERROR(TD_UNSUPPORTED,
                     "train.clip_norm, train.on_nan: skip and train.precision: fp16 wait for all gradients of a "
