@@ -94,12 +94,11 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
     }
     for (int32_t i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = map[plan->outputs[i]];
-    for (int32_t i = 0; i < plan->n_groups; i++)
-        if (plan->groups[i].coefficients >= 0)
-            plan->groups[i].coefficients = map[plan->groups[i].coefficients];
-    for (int32_t i = 0; i < plan->n_groups; i++)
-        if (plan->groups[i].pending >= 0)
-            plan->groups[i].pending = map[plan->groups[i].pending];
+    for (int32_t i = 0; i < plan->n_groups; i++) {
+        td_plan_group *group = &plan->groups[i];
+        group->coefficients = group->coefficients < 0 ? -1 : map[group->coefficients];
+        group->pending = group->pending < 0 ? -1 : map[group->pending];
+    }
 }
 
 /* Each subgraph's number of nodes. */

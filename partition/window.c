@@ -1,6 +1,6 @@
 /* Pass: what runs once a window. Sums of gradients (TD_OP_KEEPS) take part in every micro-batch, or in all but a window's last
- * (fold.c); what reads them, what reads that, and every update run in the last alone. Nothing else changes: the order of a micro-batch is that of a
- * step, with those left out. And what a whole window amounts to: the longest one's bytes copied and seconds.
+ * (fold.c); what reads them, what reads that, and every update run in the last alone. Nothing else changes: the order of a
+ * micro-batch is that of a step, with those left out. And what a whole window amounts to: the longest one's bytes copied and seconds.
  *
  * In a job, the ranks' sums and pushes take part in every micro-batch, and what reads the sums runs in the last; rows are pulled
  * in the first, for the whole window. */
@@ -51,7 +51,6 @@ static int64_t micro_batches_before_last(const td_plan *plan)
     return (int64_t)plan->replicas * plan->most_accumulated - 1;
 }
 
-/* Of a micro-batch that ends its window, or does not. */
 int64_t td_plan_runs(const td_plan *plan, int32_t node)
 {
     const td_plan_node *p = &plan->nodes[node];
@@ -59,6 +58,7 @@ int64_t td_plan_runs(const td_plan *plan, int32_t node)
     return p->once || p->first ? 1 : p->before_last ? before_last : 1 + before_last;
 }
 
+/* Of a micro-batch that ends its window, or does not. */
 static double cluster_seconds(const td_plan *plan, const td_cluster *cluster, bool ends_window)
 {
     double seconds = cluster->seconds;
