@@ -20,6 +20,8 @@ char *td_checkpoint_rows_name(const td_store_entry *entry);
 
 /* ---- checkpoint_manifest.c -------------------------------------------------------------------------------------------------- */
 
+/* Adds a file of the checkpoint to those that its manifest is to list. */
+td_status *td_manifest_list_shard(json_t *shards, const char *file, int64_t bytes, uint64_t xxh64) TD_MUST_USE;
 /* Counters, position, shards (borrowed), and how tables begin of which only some rows are written; `base` (borrowed; NULL: it is whole):
  * the manifest of the checkpoint called `base_name` that its tables are changes to; last of all its own checksum, which
  * out_checksum gets too. */

@@ -113,13 +113,18 @@ static td_status *match_files(const loading *l, const td_store_entry *entry, con
     return status;
 }
 
-/* Whether this checkpoint has only the changes of an entry. */
-static bool is_changed(const loading *l, const td_store_entry *entry)
+/* *out: whether this checkpoint has only the changes of an entry. */
+static td_status *find_changed(const loading *l, const td_store_entry *entry, bool *out)
 {
-    char *name = l->base_manifest ? td_checkpoint_tensor_name(entry) : NULL;
-    const bool changed = name && json_is_true(json_object_get(table_of(l, name), "owned"));
+    *out = false;
+    if (!l->base_manifest)
+        return NULL;
+    char *name = td_checkpoint_tensor_name(entry);
+    if (!name)
+        return td_checkpoint_no_memory();
+    *out = json_is_true(json_object_get(table_of(l, name), "owned"));
     td_free(name);
-    return changed;
+    return NULL;
 }
 
 /* A parameter that the model does not have: the checkpoint is of another model. */
@@ -210,11 +215,13 @@ static td_status *check_all(loading *l)
 {
     for (int32_t i = 0; i < l->store->n_entries; i++) {
         const td_store_entry *entry = &l->store->entries[i];
+        bool changed = false;
         l->has_state = l->has_state || !entry->is_parameter;
         if (has_nothing(l, entry))
             continue;
         TD_TRY(check_files(l, entry, &l->files));
-        if (is_changed(l, entry))
+        TD_TRY(find_changed(l, entry, &changed));
+        if (changed)
             TD_TRY(td_status_prefix(check_files(l, entry, &l->base), "what it adds to"));
     }
     TD_TRY(check_pending(l));
@@ -304,16 +311,21 @@ static td_status *load_entry(const loading *l, int32_t index, const td_checkpoin
 static td_status *load_entries(const loading *l, void *piece)
 {
     td_store *store = l->store;
+    bool changed = false;
     TD_TRY(td_checkpoint_set_windows(store, &l->files));
-    for (int32_t i = 0; i < store->n_entries; i++)
-        TD_TRY(load_entry(l, i, is_changed(l, &store->entries[i]) ? &l->base : &l->files, false, piece));
+    for (int32_t i = 0; i < store->n_entries; i++) {
+        TD_TRY(find_changed(l, &store->entries[i], &changed));
+        TD_TRY(load_entry(l, i, changed ? &l->base : &l->files, false, piece));
+    }
     if (l->base_manifest) {
         TD_TRY(td_checkpoint_read_use(store, &l->base));
         TD_TRY(td_checkpoint_forget_gone(store, &l->files));
     }
-    for (int32_t i = 0; i < store->n_entries && l->base_manifest; i++)
-        if (is_changed(l, &store->entries[i]))
+    for (int32_t i = 0; i < store->n_entries; i++) {
+        TD_TRY(find_changed(l, &store->entries[i], &changed));
+        if (changed)
             TD_TRY(load_entry(l, i, &l->files, true, piece));
+    }
     TD_TRY(td_checkpoint_read_use(store, &l->files));
     return td_checkpoint_read_waiting(store, &l->files);
 }

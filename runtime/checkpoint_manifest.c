@@ -89,6 +89,14 @@ static json_t *describe(const td_store *store, td_data_position position, json_t
     return NULL;
 }
 
+td_status *td_manifest_list_shard(json_t *shards, const char *file, int64_t bytes, uint64_t xxh64)
+{
+    char checksum[17];
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, xxh64);
+    json_t *shard = json_pack("{s:s, s:I, s:s}", "file", file, "bytes", (json_int_t)bytes, "xxh64", checksum);
+    return json_array_append_new(shards, shard) == 0 ? NULL : td_checkpoint_no_memory();
+}
+
 const char *td_manifest_checksum(const json_t *root)
 {
     const char *checksum = json_string_value(json_object_get(root, "checksum"));

@@ -1,9 +1,5 @@
 /* See checkpoint_owners.h. */
 #include "runtime/checkpoint_owners.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/memory.h"
 
 enum { PIECE = 1 << 18 }; /* ids at a time */
@@ -18,16 +14,6 @@ bool td_checkpoint_has_owners(const td_store *store)
     return false;
 }
 
-static td_status *list_file(const td_remote_file *file, json_t *shards)
-{
-    char checksum[17];
-    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, file->xxh64);
-    if (json_array_append_new(shards, json_pack("{s:s, s:I, s:s}", "file", file->name, "bytes", (json_int_t)file->bytes,
-                                                "xxh64", checksum)) != 0)
-        return td_checkpoint_no_memory();
-    return NULL;
-}
-
 td_status *td_checkpoint_save_owned(const td_store *store, const char *directory, bool changes, bool track,
                                     json_t *shards)
 {
@@ -38,7 +24,7 @@ td_status *td_checkpoint_save_owned(const td_store *store, const char *directory
     TD_TRY(TD_NEW(files, remote->owners));
     td_status *status = remote->save(remote->self, directory, store->steps, changes, track, files);
     for (int32_t i = 0; i < remote->owners && !status; i++)
-        status = list_file(&files[i], shards);
+        status = td_manifest_list_shard(shards, files[i].name, files[i].bytes, files[i].xxh64);
     td_free(files);
     return status;
 }

@@ -1,5 +1,5 @@
 /* td_store_save: every entry of a store into shards, a piece of a few MiB at a time, then the manifest. See checkpoint.h. */
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -127,7 +127,7 @@ static td_status *write_shard(const td_store *store, const char *path, int32_t b
 static td_status *add_shard(const td_store *store, const char *directory, int32_t begin, int32_t end, void *piece,
                             json_t *shards)
 {
-    char file[32], checksum[32];
+    char file[32];
     uint64_t hash = 0;
     int64_t bytes = 0;
     (void)snprintf(file, sizeof file, "shard-%04zu.safetensors", json_array_size(shards));
@@ -138,11 +138,7 @@ static td_status *add_shard(const td_store *store, const char *directory, int32_
     if (!status)
         status = td_file_size(path, &bytes);
     td_free(path);
-    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, hash);
-    if (!status && json_array_append_new(shards, json_pack("{s:s, s:I, s:s}", "file", file, "bytes", (json_int_t)bytes,
-                                                           "xxh64", checksum)) != 0)
-        status = td_checkpoint_no_memory();
-    return status;
+    return status ? status : td_manifest_list_shard(shards, file, bytes, hash);
 }
 
 static td_status *write_shards(const td_store *store, const char *directory, json_t *shards)
