@@ -23,6 +23,15 @@ td_status *td_request_check_parts(const td_request *request, int64_t parts, int6
     return NULL;
 }
 
+bool td_request_is_alike(const td_request *a, const td_request *b)
+{
+    const td_wire_part *of_a = a->data, *of_b = b->data;
+    bool alike = a->kind == b->kind && a->words[1] == b->words[1];
+    for (int64_t i = 0; alike && i < (int64_t)a->words[1]; i++)
+        alike = of_a[i].table == of_b[i].table;
+    return alike;
+}
+
 td_status *td_request_check_rows(const td_request *request, int64_t n, int64_t row_bytes)
 {
     const int64_t each = row_bytes + (int64_t)sizeof(int64_t);

@@ -68,8 +68,8 @@ static td_status *fold_part(const td_server *server, td_request *const *pushes, 
 static td_status *fold_window(td_server *server, td_request *const *pushes)
 {
     const int64_t parts = (int64_t)pushes[0]->words[1];
-    for (int32_t r = 0; r < server->replicas; r++)
-        if ((int64_t)pushes[r]->words[1] != parts || pushes[r]->kind != pushes[0]->kind)
+    for (int32_t r = 1; r < server->replicas; r++)
+        if (!td_request_is_alike(pushes[0], pushes[r]))
             return TD_ERROR(TD_INTERNAL, "workers push different tables");
     for (; server->n_folds < parts; server->n_folds++) {
         TD_TRY(td_grow(&server->folds, &server->folds_capacity, server->n_folds, sizeof *server->folds));

@@ -37,6 +37,24 @@ static void test_parts(void **state)
     }
 }
 
+/* Rows of one table are never added to those of another, which may be of another length. */
+static void test_pushes_of_other_tables_are_not_alike(void **state)
+{
+    (void)state;
+    td_wire_part mine[] = {{0, 1}, {1, 2}}, theirs[] = {{0, 3}, {1, 0}};
+    const td_request a = {.kind = TD_ASK_PUSH, .words = {5, 2}, .data = mine};
+    td_request b = {.kind = TD_ASK_PUSH, .words = {5, 2, 1}, .data = theirs};
+    assert_true(td_request_is_alike(&a, &b));
+    b.kind = TD_ASK_OFFER;
+    assert_false(td_request_is_alike(&a, &b));
+    b.kind = TD_ASK_PUSH;
+    b.words[1] = 1;
+    assert_false(td_request_is_alike(&a, &b));
+    b.words[1] = 2;
+    theirs[1].table = 2;
+    assert_false(td_request_is_alike(&a, &b));
+}
+
 static void test_rows(void **state)
 {
     (void)state;
@@ -70,6 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_pushes_of_other_tables_are_not_alike),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_definitions),
     };
