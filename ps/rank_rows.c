@@ -12,6 +12,61 @@ int64_t td_row_elements(const td_tensor *gradient)
     return n;
 }
 
+static int64_t bytes_of(int64_t rows, int64_t dim)
+{
+    const int64_t bytes = rows * (int64_t)(sizeof(int64_t) + (size_t)dim * sizeof(float));
+    return (int64_t)sizeof(int64_t) + (bytes + 7) / 8 * 8;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------------------- */
+
+int64_t td_rank_rows_room(int32_t losses, const td_tensor *sums, int32_t n)
+{
+    int64_t bytes = (int64_t)sizeof(int64_t) + losses * (int64_t)sizeof(td_micro_loss);
+    for (int32_t i = 0; i < n; i++)
+        if (sums[i].kind == TD_ROW_SPARSE)
+            bytes += bytes_of(sums[i].entries, td_row_elements(&sums[i]));
+    return bytes;
+}
+
+/* n rows of a gradient, ascending. */
+static td_status *write_gradient(const td_tensor *gradient, int64_t n, td_row_order *order, char *out)
+{
+    const int64_t dim = td_row_elements(gradient);
+    const int64_t *keys = gradient->index;
+    const float *rows = gradient->data;
+    TD_TRY(td_row_order_find(order, keys, n, gradient->dims[0]));
+    memcpy(out, &n, sizeof n);
+    int64_t *out_keys = (int64_t *)(void *)(out + sizeof n);
+    float *out_rows = (float *)(void *)(out_keys + n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = td_row_order_at(order, i);
+        out_keys[i] = keys[from];
+        memcpy(out_rows + i * dim, rows + from * dim, (size_t)dim * sizeof *rows);
+    }
+    return NULL;
+}
+
+td_status *td_rank_rows_write(char *message, const td_micro_loss *losses, int64_t n_losses, const td_tensor *gradients,
+                              int32_t n, td_row_order *order, int64_t *out_bytes)
+{
+    int64_t at = (int64_t)sizeof n_losses + n_losses * (int64_t)sizeof *losses;
+    memcpy(message, &n_losses, sizeof n_losses);
+    if (n_losses)
+        memcpy(message + sizeof n_losses, losses, (size_t)n_losses * sizeof *losses);
+    for (int32_t i = 0; i < n; i++) {
+        if (gradients[i].kind != TD_ROW_SPARSE)
+            continue;
+        const int64_t rows = n_losses ? *(const int64_t *)gradients[i].count : 0;
+        TD_TRY(write_gradient(&gradients[i], rows, order, message + at));
+        at += bytes_of(rows, td_row_elements(&gradients[i]));
+    }
+    *out_bytes = at;
+    return NULL;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------------- */
+
 const td_micro_loss *td_rank_rows_losses(const char *message, int64_t *out_n)
 {
     memcpy(out_n, message, sizeof *out_n);
@@ -22,12 +77,6 @@ const char *td_rank_rows_begin(const char *message)
 {
     int64_t n = 0;
     return (const char *)(td_rank_rows_losses(message, &n) + n);
-}
-
-static int64_t bytes_of(int64_t rows, int64_t dim)
-{
-    const int64_t bytes = rows * (int64_t)(sizeof(int64_t) + (size_t)dim * sizeof(float));
-    return (int64_t)sizeof(int64_t) + (bytes + 7) / 8 * 8;
 }
 
 td_fold_rows td_rank_rows_next(const char **at, const td_tensor *gradient)

@@ -4,6 +4,7 @@
 #define TANDEM_PS_RANK_ROWS_H
 
 #include "ps/fold.h"
+#include "runtime/row_order.h"
 #include "tandem/backend.h"
 
 typedef struct td_micro_loss {
@@ -12,6 +13,11 @@ typedef struct td_micro_loss {
 } td_micro_loss;
 
 int64_t td_row_elements(const td_tensor *gradient);
+/* Bytes that no message is longer than: of at most so many losses, and of gradients of which the sums have room for any replica's. */
+int64_t td_rank_rows_room(int32_t losses, const td_tensor *sums, int32_t n);
+/* Writes it, without rows where there are no losses; returns its bytes. `order` is memory that is used again. */
+td_status *td_rank_rows_write(char *message, const td_micro_loss *losses, int64_t n_losses, const td_tensor *gradients,
+                              int32_t n, td_row_order *order, int64_t *out_bytes) TD_MUST_USE;
 /* Whether it is that, of so many losses and of the row-sparse ones among the gradients: it comes from another process. */
 td_status *td_rank_rows_check(const char *message, int64_t bytes, int64_t losses, const td_tensor *gradients,
                               int32_t n) TD_MUST_USE;

@@ -64,15 +64,9 @@ static int64_t first_of(const td_rank_sum *s, int32_t worker)
 static void measure(td_rank_sum *s, const td_tensor *inputs, const td_tensor *outputs, int32_t n, int32_t most_micro)
 {
     s->length = 0;
-    s->rows_room = (int64_t)sizeof(int64_t) + most_micro * (int64_t)sizeof(td_micro_loss);
-    for (int32_t i = 1; i < n; i++) {
-        if (is_sparse(&inputs[i])) /* the result has room for any replica's rows, whatever this one has */
-            s->rows_room += 16 + outputs[i].entries *
-                                     (int64_t)(sizeof(int64_t) + (size_t)td_row_elements(&inputs[i]) * sizeof(float));
-        else
-            s->length += td_tensor_elements(&inputs[i]);
-    }
-    s->rows_room = (s->rows_room + 7) / 8 * 8;
+    for (int32_t i = 1; i < n; i++)
+        s->length += is_sparse(&inputs[i]) ? 0 : td_tensor_elements(&inputs[i]);
+    s->rows_room = td_rank_rows_room(most_micro, outputs + 1, n - 1);
     s->longest = s->length / s->job->workers + 1;
 }
 
@@ -175,41 +169,6 @@ static td_status *note_loss(td_rank_sum *s, const td_tensor *loss, const td_remo
     return NULL;
 }
 
-/* One gradient's rows, ascending; *at goes on. */
-static td_status *pack_gradient(td_rank_sum *s, const td_tensor *t, char **at)
-{
-    const int64_t n = s->n_losses ? *(const int64_t *)t->count : 0, dim = td_row_elements(t);
-    const int64_t *keys = t->index;
-    const float *rows = t->data;
-    TD_TRY(td_row_order_find(&s->order, keys, n, t->dims[0]));
-    memcpy(*at, &n, sizeof n);
-    int64_t *out_keys = (int64_t *)(void *)(*at + sizeof n);
-    float *out_rows = (float *)(void *)(out_keys + n);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t from = td_row_order_at(&s->order, i);
-        out_keys[i] = keys[from];
-        memcpy(out_rows + i * dim, rows + from * dim, (size_t)dim * sizeof *rows);
-    }
-    const int64_t bytes = (char *)(out_rows + n * dim) - *at;
-    *at += (bytes + 7) / 8 * 8;
-    return NULL;
-}
-
-static td_status *pack_rows(td_rank_sum *s, const td_tensor *inputs, int32_t n, char *out)
-{
-    char *at = out;
-    memcpy(at, &s->n_losses, sizeof s->n_losses);
-    at += sizeof s->n_losses;
-    if (s->n_losses)
-        memcpy(at, s->losses, (size_t)s->n_losses * sizeof *s->losses);
-    at += s->n_losses * (int64_t)sizeof *s->losses;
-    for (int32_t i = 1; i < n; i++)
-        if (is_sparse(&inputs[i]))
-            TD_TRY(pack_gradient(s, &inputs[i], &at));
-    s->rows_bytes = at - out;
-    return NULL;
-}
-
 static void pack_dense(const td_tensor *inputs, int32_t n, float *at)
 {
     for (int32_t i = 1; i < n; i++) {
@@ -237,7 +196,7 @@ static td_status *contribute(td_rank_sum *s, const td_tensor *inputs, int32_t n,
         return NULL;
     if (s->done == job->remote.own || !td_job_runs(job, place->replica))
         return TD_ERROR(TD_INTERNAL, "worker %d does not run replica %d", job->worker, place->replica);
-    TD_TRY(pack_rows(s, inputs, n, rows));
+    TD_TRY(td_rank_rows_write(rows, s->losses, s->n_losses, inputs + 1, n - 1, &s->order, &s->rows_bytes));
     if (s->n_losses)
         pack_dense(inputs, n, dense);
     for (int32_t w = 0; w < job->workers; w++) {

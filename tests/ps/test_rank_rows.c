@@ -50,6 +50,35 @@ static void test_rows_are_read_as_packed(void **state)
     assert_ptr_equal(at, &m + 1);
 }
 
+/* Rows come in any order, and leave ascending. */
+static void test_rows_are_written_as_they_are_read(void **state)
+{
+    (void)state;
+    int64_t count = 2, keys[] = {9, 4}, more = 1, key = 3, bytes = 0;
+    float rows[] = {4, 5, 6, 1, 2, 3}, row = 7;
+    const td_micro_loss loss = {0.5, 24};
+    td_tensor filled[] = {gradients[0], gradients[1], gradients[2]};
+    td_row_order order = {0};
+    message m = {0};
+    const message expected = packed();
+    filled[0].count = &count;
+    filled[0].index = keys;
+    filled[0].data = rows;
+    filled[0].entries = 2;
+    filled[2].count = &more;
+    filled[2].index = &key;
+    filled[2].data = &row;
+    filled[2].entries = 1;
+    assert_int_equal(td_rank_rows_room(1, filled, 3), sizeof m);
+    assert_null(td_rank_rows_write((char *)&m, &loss, 1, filled, 3, &order, &bytes));
+    assert_int_equal(bytes, sizeof m);
+    assert_memory_equal(&m, &expected, sizeof m);
+    assert_null(td_rank_rows_write((char *)&m, NULL, 0, filled, 3, &order, &bytes)); /* no samples: no rows */
+    assert_int_equal(bytes, 3 * sizeof(int64_t));
+    assert_null(check(&m, bytes, 0));
+    td_row_order_deinit(&order);
+}
+
 static void test_others_are_refused(void **state)
 {
     (void)state;
@@ -79,6 +108,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_read_as_packed),
+        cmocka_unit_test(test_rows_are_written_as_they_are_read),
         cmocka_unit_test(test_others_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
