@@ -154,6 +154,11 @@ void td_shard_destroy(td_shard *shard)
 
 td_status *td_shard_clear(td_shard *shard)
 {
+    /* First what may fail. */
+    if (shard->waiting.index.keys)
+        TD_TRY(td_key_set_clear(&shard->waiting));
+    if (shard->definition.kind == TD_SHARD_HASH)
+        TD_TRY(td_key_set_clear(&shard->keys));
     for (int32_t a = 0; a < shard->n_arrays; a++) {
         td_reserve_drop(shard->arrays[a].base, array_bytes(shard, a));
         td_shard_pages_clear(&shard->arrays[a].pages);
@@ -163,11 +168,7 @@ td_status *td_shard_clear(td_shard *shard)
     shard->n = shard->n_gone = 0;
     shard->windows = 0;
     shard->tracks = false;
-    if (shard->definition.kind != TD_SHARD_HASH)
-        return NULL;
-    if (shard->waiting.index.keys)
-        TD_TRY(td_key_set_clear(&shard->waiting));
-    return td_key_set_clear(&shard->keys);
+    return NULL;
 }
 
 /* ---- finding rows ---------------------------------------------------------------------------------------------------------- */

@@ -62,19 +62,19 @@ static td_status *train(const td_remote *remote, const int32_t *numbers)
 
 typedef struct life {
     td_own_tables *own;
+    int n; /* tables so far */
     folder place;
 } life;
 
-static td_status *live(void *context)
+static td_status *live(life *l)
 {
-    life *l = context;
     int32_t numbers[TABLES];
     uint64_t sum;
     td_remote_file file;
     TD_TRY(td_own_tables_create(&l->own));
     const td_remote *remote = td_own_tables_remote(l->own);
-    for (int t = 0; t < TABLES; t++)
-        TD_TRY(remote->add_table(remote->self, &tables[t], &numbers[t]));
+    for (; l->n < TABLES; l->n++)
+        TD_TRY(remote->add_table(remote->self, &tables[l->n], &numbers[l->n]));
     TD_TRY(train(remote, numbers));
     TD_TRY(remote->save(remote->self, l->place.path, 1, false, true, &file));
     TD_TRY(train(remote, numbers));
@@ -86,12 +86,25 @@ static td_status *live(void *context)
     return NULL;
 }
 
-static void end(void *context)
+/* A table is whole however the last call ended: it has the rows that it counts. */
+static void check_rows(const td_remote *remote, int32_t table)
 {
-    life *l = context;
+    int64_t rows = 0, count = 0, n, cursor = 0, ids[NAMED];
+    float out[NAMED * DIM];
+    assert_ok(remote->count(remote->self, table, &count));
+    for (; cursor >= 0; rows += n)
+        assert_ok(remote->read(remote->self, table, 0, &cursor, NAMED, ids, out, &n));
+    assert_int_equal(rows, count);
+}
+
+static void end(life *l)
+{
+    for (int32_t t = 0; t < l->n; t++)
+        check_rows(td_own_tables_remote(l->own), t);
     assert_true(count_in_folder(&l->place) <= 1); /* the owner's file, or none */
     td_own_tables_destroy(l->own);
     l->own = NULL;
+    l->n = 0;
 }
 
 /* A hash table makes do with less address space: then all goes well although an allocation failed. */
