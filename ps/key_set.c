@@ -79,12 +79,13 @@ static td_victim_view by_rank(const td_key_set *set)
         .index = &set->index, .used = set->used, .counts = set->policy.by_count ? set->counts : NULL};
 }
 
-static td_status *touch(td_key_set *set, int64_t slot)
+static void touch(td_key_set *set, int64_t slot)
 {
     const td_victim_view use = by_use(set), rank = by_rank(set);
     if (set->policy.live)
-        TD_TRY(td_victims_touch(&set->oldest, &use, slot));
-    return set->policy.capacity ? td_victims_touch(&set->beyond, &rank, slot) : NULL;
+        td_victims_touch(&set->oldest, &use, slot);
+    if (set->policy.capacity)
+        td_victims_touch(&set->beyond, &rank, slot);
 }
 
 static td_status *take(td_key_set *set, int64_t key, int64_t *out_slot, bool *out_new)
@@ -106,7 +107,8 @@ td_status *td_key_set_name(td_key_set *set, int64_t key, uint32_t now, int64_t *
         set->used[*out_slot] = now;
     if (set->counts && set->counts[*out_slot] < UINT32_MAX)
         set->counts[*out_slot]++;
-    return touch(set, *out_slot);
+    touch(set, *out_slot);
+    return NULL;
 }
 
 td_status *td_key_set_put(td_key_set *set, int64_t key, uint32_t used, uint32_t count, int64_t *out_slot, bool *out_new)

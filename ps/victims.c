@@ -116,18 +116,19 @@ static td_status *collect(td_victims *victims, const td_victim_view *view)
     return NULL;
 }
 
-td_status *td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot)
+void td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot)
 {
     const td_victim item = victim_of(view, slot);
     td_victim_heap *heap = &victims->heaps[td_key_part(item.key, victims->parts)];
     if (!heap->is_known || !is_before(&item, &heap->bound))
-        return NULL;
-    if (heap->n >= SLACK * share_of(victims, view)) { /* mostly what has changed since */
+        return;
+    const bool full = heap->n >= SLACK * share_of(victims, view); /* mostly of what has changed since */
+    td_status *no_room = full ? NULL : push(heap, &item, false);
+    if (full || no_room) { /* all keys are looked at again when one must go */
         heap->n = 0;
         heap->is_known = false;
-        return NULL;
     }
-    return push(heap, &item, false);
+    td_status_destroy(no_room);
 }
 
 static bool is_current(const td_victim_view *view, const td_victim *item)

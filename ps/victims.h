@@ -36,8 +36,8 @@ td_status *td_victims_init(td_victims *victims, int32_t parts) TD_MUST_USE;
 void td_victims_deinit(td_victims *victims);
 /* Forgets what was collected: everything may have changed. */
 void td_victims_forget(td_victims *victims);
-/* The key in `slot` was used, or is new. */
-td_status *td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot) TD_MUST_USE;
+/* The key in `slot` was used, or is new. Without memory to note that, what was collected is forgotten. */
+void td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot);
 /* The first key of a part, or TD_NO_SLOT: there is none, or it was last used after window `latest`, which is for an order by last
  * use alone (UINT32_MAX: whenever). It stays until it is used or removed. */
 td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int32_t part, uint32_t latest,
