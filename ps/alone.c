@@ -11,6 +11,8 @@ struct td_own_tables {
     td_remote remote;
     td_shard **shards;
     int64_t n, capacity;
+    int64_t *keys; /* of one push */
+    int64_t keys_capacity;
 };
 
 static td_status *add_table(void *self, const td_remote_table *table, int32_t *out_table)
@@ -38,15 +40,17 @@ static td_status *pull(void *self, const td_remote_part *parts, int32_t n, bool 
 }
 
 /* The gradient's rows by key. */
-static td_status *push_part(const td_own_tables *own, const td_remote_part *part)
+static td_status *push_part(td_own_tables *own, const td_remote_part *part)
 {
-    int64_t *keys = NULL;
-    TD_TRY(TD_NEW(keys, part->n + 1));
+    if (part->n > own->keys_capacity) {
+        td_free(own->keys);
+        own->keys_capacity = 0;
+        TD_TRY(TD_NEW(own->keys, part->n));
+        own->keys_capacity = part->n;
+    }
     for (int64_t i = 0; i < part->n; i++)
-        keys[i] = part->keys[part->places[i]];
-    td_status *status = td_shard_push(own->shards[part->table], keys, part->n, part->gradients, part->coefficients);
-    td_free(keys);
-    return status;
+        own->keys[i] = part->keys[part->places[i]];
+    return td_shard_push(own->shards[part->table], own->keys, part->n, part->gradients, part->coefficients);
 }
 
 static td_status *push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place)
@@ -144,6 +148,7 @@ void td_own_tables_destroy(td_own_tables *own)
     for (int64_t t = 0; t < own->n; t++)
         td_shard_destroy(own->shards[t]);
     td_free(own->shards);
+    td_free(own->keys);
     td_free(own);
 }
 
