@@ -7,23 +7,12 @@
 #include "base/memory.h"
 #include "base/string.h"
 
-/* Times come from files: nonsense in them may give nonsense, but no overflow. */
-static int64_t plus(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
-static int64_t minus(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
 /* ---- one rank -------------------------------------------------------------------------------------------------------------------- */
 
 static void add_work(td_rank_work *work, const td_trace_event *e)
 {
-    work->ns = plus(work->ns, minus(e->end_ns, e->begin_ns));
-    work->bytes = plus(work->bytes, (int64_t)e->amount);
+    work->ns = td_ns_plus(work->ns, td_ns_minus(e->end_ns, e->begin_ns));
+    work->bytes = td_ns_plus(work->bytes, (int64_t)e->amount);
     work->n++;
 }
 
@@ -49,7 +38,7 @@ static void add_steps(const td_ranks *ranks, const td_trace *trace, td_rank_time
         times->steps += ends[i] != INT64_MIN;
         if (ends[i] == INT64_MIN || ends[i - 1] == INT64_MIN)
             continue;
-        times->step_ns = plus(times->step_ns, minus(ends[i], ends[i - 1]));
+        times->step_ns = td_ns_plus(times->step_ns, td_ns_minus(ends[i], ends[i - 1]));
         times->intervals++;
     }
 }
@@ -124,16 +113,16 @@ static void meet(const td_ranks *ranks, const int64_t *arrivals)
         }
     }
     for (int32_t r = 0; n > 1 && r < ranks->job->n; r++) {
-        int64_t late = arrivals[r] == INT64_MIN ? 0 : minus(arrivals[r], first);
+        int64_t late = arrivals[r] == INT64_MIN ? 0 : td_ns_minus(arrivals[r], first);
         td_rank_times *times = &ranks->times[r];
         times->met += arrivals[r] != INT64_MIN;
-        times->late_ns = plus(times->late_ns, late);
+        times->late_ns = td_ns_plus(times->late_ns, late);
         times->late_most_ns = late > times->late_most_ns ? late : times->late_most_ns;
     }
     if (n < 2)
         return;
     ranks->times[who].times_last++;
-    ranks->times[who].held_up_ns = plus(ranks->times[who].held_up_ns, minus(last, before));
+    ranks->times[who].held_up_ns = td_ns_plus(ranks->times[who].held_up_ns, td_ns_minus(last, before));
 }
 
 /* Of the sums that rank `index` came to: the median of its lateness, and of what it held up the others for. */
@@ -152,8 +141,8 @@ static td_status *find_medians(const td_ranks *ranks, int32_t index)
         }
         if (mine == INT64_MIN || others == INT64_MIN)
             continue;
-        late[n] = minus(mine, first);
-        held[n++] = mine > others ? minus(mine, others) : 0;
+        late[n] = td_ns_minus(mine, first);
+        held[n++] = mine > others ? td_ns_minus(mine, others) : 0;
     }
     if (n) {
         qsort(late, (size_t)n, sizeof *late, by_value);
@@ -205,8 +194,8 @@ static td_status *add_keys(td_ranks *ranks, const td_trace *trace)
             found = &ranks->keys[ranks->n_keys++];
             *found = told;
         }
-        found->ids = plus(found->ids, ids);
-        found->distinct = plus(found->distinct, distinct);
+        found->ids = td_ns_plus(found->ids, ids);
+        found->distinct = td_ns_plus(found->distinct, distinct);
     }
     return NULL;
 }

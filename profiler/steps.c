@@ -8,12 +8,6 @@
 
 /* ---- events to steps ------------------------------------------------------------------------------------------------------------ */
 
-/* Times come from a file: nonsense in it may give nonsense, but no overflow. */
-static int64_t plus(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
 static td_step_times *times_of(const td_step_trace *trace, int64_t step)
 {
     int64_t guess = step - trace->view->window.first_step; /* where it is unless steps before it are missing */
@@ -32,11 +26,11 @@ static void add_op(td_step_trace *trace, td_step_times *step, const td_trace_eve
     td_subgraph_times *subgraph = n->subgraph < 0 ? NULL : &trace->subgraphs[n->subgraph];
     int64_t ns = e->end_ns - e->begin_ns;
     int64_t *const in_step[] = {&step->forward_ns, &step->backward_ns, &step->update_ns};
-    *in_step[n->phase] = plus(*in_step[n->phase], ns);
+    *in_step[n->phase] = td_ns_plus(*in_step[n->phase], ns);
     if (!subgraph)
         return;
     int64_t *const in_subgraph[] = {&subgraph->forward_ns, &subgraph->backward_ns, &subgraph->update_ns};
-    *in_subgraph[n->phase] = plus(*in_subgraph[n->phase], ns);
+    *in_subgraph[n->phase] = td_ns_plus(*in_subgraph[n->phase], ns);
 }
 
 static void add_copy(td_step_trace *trace, td_step_times *step, const td_trace_event *e)
@@ -182,8 +176,8 @@ static void average(td_step_trace *trace)
         int64_t fields[FIELDS];
         memcpy(fields, &trace->steps[i], sizeof fields);
         for (int f = 1; f < FIELDS; f++)
-            sums[f] = plus(sums[f], fields[f]);
-        trace->wall_ns = plus(trace->wall_ns, trace->steps[i].interval_ns);
+            sums[f] = td_ns_plus(sums[f], fields[f]);
+        trace->wall_ns = td_ns_plus(trace->wall_ns, trace->steps[i].interval_ns);
     }
     for (int f = 1; f < FIELDS; f++)
         sums[f] /= trace->n_steps;

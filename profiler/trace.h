@@ -12,6 +12,17 @@
 #include "base/trace_format.h"
 #include "tandem/status.h"
 
+/* Times come from files: nonsense in them may give nonsense, but no overflow. */
+static inline int64_t td_ns_plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static inline int64_t td_ns_minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
 /* A record with times since the trace's first clock reading. */
 typedef struct td_trace_event {
     int64_t begin_ns, end_ns;
