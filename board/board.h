@@ -162,8 +162,10 @@ td_status *td_board_read_file(int folder, const char *path, int64_t most, char *
 void td_board_quote(td_string *out, const char *text, size_t bytes);
 /* A number, null where it is none. */
 void td_board_put_number(td_string *out, double number);
-/* The same for jansson. */
+/* td_board_quote's text for jansson. */
 json_t *td_board_text_json(const char *text);
+/* What jansson holds; it is taken. NULL: there was no memory for it. */
+td_status *td_board_put_json(td_string *out, json_t *json) TD_MUST_USE;
 
 /* ---- handlers ------------------------------------------------------------------------------------------------------------------ */
 

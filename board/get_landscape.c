@@ -1,7 +1,4 @@
 /* The pictures that tandem landscape has drawn of a run. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/memory.h"
 #include "board/board.h"
 
@@ -25,12 +22,8 @@ TD_BOARD_HANDLER(get_landscape)
     if (!json_is_array(json_object_get(json, "landscapes")))
         status = TD_ERROR(TD_DATA_ERROR, "landscape.json:%d: %s", error.line,
                           error.text[0] ? error.text : "there are no landscapes in it");
-    char *text = status ? NULL : json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (!status && !text)
-        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an answer");
-    if (text)
-        td_string_append(out, text);
-    free(text); /* jansson's own allocation */
+    if (!status)
+        return td_board_put_json(out, json);
     json_decref(json);
     return status;
 }

@@ -1,5 +1,4 @@
 /* The list of runs, one run with its lineage, and what a run has charts of. */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -83,16 +82,6 @@ static json_t *run_json(const td_board *board, const td_board_run *run)
 
 /* ---- handlers ------------------------------------------------------------------------------------------------------------------ */
 
-static td_status *put_json(json_t *json, td_string *out)
-{
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    if (text)
-        td_string_append(out, text);
-    free(text); /* jansson's own allocation */
-    json_decref(json);
-    return text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an answer");
-}
-
 TD_BOARD_HANDLER(get_runs)
 {
     (void)request;
@@ -108,9 +97,8 @@ TD_BOARD_HANDLER(get_runs)
         json_decref(list);
         return status;
     }
-    return put_json(json_pack("{s:o, s:o, s:b}", "directory", td_board_text_json(board->directory), "runs", list,
-                              "more", (int)board->too_many),
-                    out);
+    return td_board_put_json(out, json_pack("{s:o, s:o, s:b}", "directory", td_board_text_json(board->directory),
+                                            "runs", list, "more", (int)board->too_many));
 }
 
 TD_BOARD_HANDLER(get_run)
@@ -123,7 +111,7 @@ TD_BOARD_HANDLER(get_run)
         json_object_set(json, "lineage", run->lineage);
     if (run->summary)
         json_object_set(json, "summary", run->summary);
-    return put_json(json, out);
+    return td_board_put_json(out, json);
 }
 
 static bool holds(const char *text, const char *word)

@@ -1,6 +1,5 @@
 /* What a trace shows: its analysis, and the timeline at the detail that a picture of so many pixels has. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -13,15 +12,14 @@ static td_status *analyse(td_board_trace *t)
 {
     td_analysis *analysis = NULL;
     json_t *json = NULL;
+    td_string text = {0};
     td_status *status = td_analysis_create_of(t->job, -1, -1, &analysis);
     if (!status)
         status = td_report_json(analysis, &json);
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    t->analysis = text ? td_strdup(text) : NULL;
-    if (!status && !t->analysis)
-        status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an analysis");
-    free(text); /* jansson's own allocation */
-    json_decref(json);
+    if (!status)
+        status = td_board_put_json(&text, json);
+    if (!status)
+        status = td_string_finish(&text, &t->analysis);
     td_analysis_destroy(analysis);
     return status;
 }
@@ -38,32 +36,19 @@ TD_BOARD_HANDLER(get_profile)
 
 /* ---- ranks -------------------------------------------------------------------------------------------------------------------- */
 
-static td_status *put_ranks(const td_ranks *ranks, td_string *out)
-{
-    json_t *json = NULL;
-    TD_TRY(td_ranks_json(ranks, &json));
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (text)
-        td_string_append(out, text);
-    json_decref(json);
-    if (!text)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an analysis");
-    free(text); /* jansson's own allocation */
-    return NULL;
-}
-
 TD_BOARD_HANDLER(get_cluster)
 {
     td_board_trace *t = NULL;
     td_ranks *ranks = NULL;
+    json_t *json = NULL;
     TD_TRY(td_board_trace_of(board, request, &t));
     if (t->job->n < 2)
         return td_status_help(TD_ERROR(TD_NOT_FOUND, "this recording is of one process, no distributed job"),
                               "record one: mpirun -n 4 tandem train CONFIG --profile");
     TD_TRY(td_ranks_create(t->job, -1, &ranks));
-    td_status *status = put_ranks(ranks, out);
+    td_status *status = td_ranks_json(ranks, &json);
     td_ranks_destroy(ranks);
-    return status;
+    return status ? status : td_board_put_json(out, json);
 }
 
 /* ---- timeline ----------------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* JSON by hand, for long answers and for texts that may be any bytes: see board/board.h. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -44,6 +45,16 @@ json_t *td_board_text_json(const char *text)
     td_status_destroy(status);
     td_free(finished);
     return json;
+}
+
+td_status *td_board_put_json(td_string *out, json_t *json)
+{
+    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (text)
+        td_string_append(out, text);
+    free(text); /* jansson's own allocation */
+    json_decref(json);
+    return text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for an answer");
 }
 
 void td_board_put_number(td_string *out, double number)

@@ -8,7 +8,8 @@
 
 #include "base/memory.h"
 
-enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16, DEPTHS = 3 };
+enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16 };
+enum { OF_STEP = 0, OF_SUBGRAPH, OF_NODE, DEPTHS };
 
 static const char *const kind_names[] = {
 #define TD_RECORD(number, symbol, name, help) [number] = name,
@@ -26,16 +27,16 @@ static int depth_of(const td_trace_event *event)
         return -1;
     case TD_RECORD_STEP:
     case TD_RECORD_MICRO_STEP:
-        return 0;
+        return OF_STEP;
     case TD_RECORD_OP:
     case TD_RECORD_COPY:
     case TD_RECORD_UPDATE:
     case TD_RECORD_PULL:
     case TD_RECORD_PUSH:
     case TD_RECORD_ALL_REDUCE:
-        return 2;
+        return OF_NODE;
     default:
-        return 1;
+        return OF_SUBGRAPH;
     }
 }
 
@@ -44,9 +45,7 @@ const char *td_board_event_name(const td_trace *trace, const td_trace_event *eve
     int32_t node, subgraph;
     int kind = event->kind;
     const td_trace_plan *plan = td_trace_find(trace, event->id, &node, &subgraph);
-    bool of_node = kind == TD_RECORD_OP || kind == TD_RECORD_COPY || kind == TD_RECORD_UPDATE ||
-                   kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
-    if (plan && node >= 0 && of_node)
+    if (plan && node >= 0 && depth_of(event) == OF_NODE)
         return plan->nodes[node].name;
     if (plan && subgraph >= 0 && kind == TD_RECORD_SUBGRAPH)
         return plan->subgraphs[subgraph].name;
@@ -116,8 +115,8 @@ static int by_thread(const void *a, const void *b)
     const td_board_row *x = a, *y = b;
     if (x->rank != y->rank)
         return x->rank - y->rank;
-    if ((x->depth == 0) != (y->depth == 0))
-        return x->depth == 0 ? -1 : 1;
+    if ((x->depth == OF_STEP) != (y->depth == OF_STEP))
+        return x->depth == OF_STEP ? -1 : 1;
     if (x->thread != y->thread)
         return x->thread < y->thread ? -1 : 1;
     return x->depth != y->depth ? x->depth - y->depth : x->overflow - y->overflow;
