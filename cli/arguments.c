@@ -109,24 +109,25 @@ static void hear(void *context, td_log_level level, const char *message)
     fprintf(context, "%s: %s\n", td_log_level_name(level), message);
 }
 
+td_status *td_arguments_settle(const td_arguments *arguments, td_config *config)
+{
+    for (int32_t i = 0; i < arguments->n_given; i++)
+        if (!strcmp(arguments->given[i].option->name, "--set"))
+            TD_TRY(td_config_set(config, arguments->given[i].value));
+    TD_TRY(td_config_resolve(config));
+    td_log_level level = TD_LOG_INFO;
+    td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
+    td_log_set(hear, arguments->errors, level);
+    return NULL;
+}
+
 td_status *td_arguments_config(const td_arguments *arguments, td_config **out_config)
 {
-    td_config *config = NULL;
-    TD_TRY(td_config_load(arguments->words[0], &config));
-    td_status *status = NULL;
-    for (int32_t i = 0; i < arguments->n_given && !status; i++)
-        if (!strcmp(arguments->given[i].option->name, "--set"))
-            status = td_config_set(config, arguments->given[i].value);
-    if (!status)
-        status = td_config_resolve(config);
+    TD_TRY(td_config_load(arguments->words[0], out_config));
+    td_status *status = td_arguments_settle(arguments, *out_config);
     if (status) {
-        td_config_destroy(config);
-        config = NULL;
-    } else {
-        td_log_level level = TD_LOG_INFO;
-        td_log_level_parse(td_section_string(td_config_root(config), "log.level"), &level);
-        td_log_set(hear, arguments->errors, level);
+        td_config_destroy(*out_config);
+        *out_config = NULL;
     }
-    *out_config = config;
     return status;
 }

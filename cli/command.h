@@ -53,7 +53,9 @@ td_status *td_arguments_read(const td_command *command, int argc, char **argv, t
 /* The last value given for an option, or NULL; for flags, whether it was given. */
 const char *td_argument(const td_arguments *arguments, const char *option);
 bool td_argument_flag(const td_arguments *arguments, const char *option);
-/* The configuration that words[0] names, with every --set, resolved. */
+/* Puts every --set on top of a configuration, resolves it, and lets what the engine has to say be heard as log.level says. */
+td_status *td_arguments_settle(const td_arguments *arguments, td_config *config) TD_MUST_USE;
+/* The configuration that words[0] names, settled so. */
 td_status *td_arguments_config(const td_arguments *arguments, td_config **out_config) TD_MUST_USE;
 
 /* The whole program but for process-wide set-up: returns the exit code. Results go to `out`, errors to `errors`. */

@@ -12,16 +12,12 @@
 
 /* ---- the run -------------------------------------------------------------------------------------------------------------- */
 
-/* The configuration that the run was trained with, and what the command line sets in it. */
 static td_status *load_config(const td_arguments *arguments, td_config **out_config)
 {
     td_status *status = td_lineage_configuration(arguments->words[0], out_config);
     if (status)
         return td_status_help(status, "name the folder of a run: tandem landscape runs/lenet-0001");
-    for (int32_t i = 0; !status && i < arguments->n_given; i++)
-        if (!strcmp(arguments->given[i].option->name, "--set"))
-            status = td_config_set(*out_config, arguments->given[i].value);
-    return status ? status : td_config_resolve(*out_config);
+    return td_arguments_settle(arguments, *out_config);
 }
 
 static td_status *open_weights(const char *run, int64_t step, td_safetensors **out_file)
