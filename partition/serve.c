@@ -1,5 +1,6 @@
 /* Pass: tables to the servers of a distributed job (offload.embedding: ps). Every parameter that lookups alone read is served, and
- * hash tables (td_hash) in a process that is alone too, which then owns them itself: they take no memory of the plan. One node "ps/pull" brings the rows that a window names, and the lookups read those, by place:
+ * hash tables (td_hash) in a process that is alone too, which then owns them itself: they take no memory of the plan. One node
+ * "ps/pull" brings the rows that a window names, and the lookups read those, by place:
  *
  *     table [rows, dim], ids -> lookup            becomes
  *     ps/pull (table, keys)  -> rows [most, dim];  rows, places -> lookup

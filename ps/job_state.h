@@ -136,7 +136,5 @@ td_job_cached td_row_cache_count(const td_row_cache *cache);
 td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
                          const td_remote_place *place) TD_MUST_USE;
 void td_job_release_sums(td_job *job);
-/* Windows that sums come late. */
-int64_t td_job_late(const td_job *job);
 
 #endif

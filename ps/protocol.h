@@ -33,6 +33,8 @@ enum {
     TD_ASK_CLOCK      /* Answer: words the server's monotonic nanoseconds */
 };
 
+_Static_assert((int)TD_ASK_CLOCK < (int)TD_REPLIES, "kinds of requests end where kinds of replies begin");
+
 /* Replies: td_reply_of(kind) by number; and what workers tell each other. */
 enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE, TD_TELL_RECORD, TD_TELL_CLOCK };
 

@@ -459,16 +459,18 @@ static void match_weight(const td_rank_sum *s, td_tensor *outputs, int32_t n, in
 }
 
 /* So many windows later than its own each worker takes a window's sums: no worker is further ahead of another. */
-int64_t td_job_late(const td_job *job)
+static int64_t late_by(const td_job *job)
 {
     enum { ASYNC = 4 };
+    if (job->replicas == 1)
+        return 0;
     return job->options.ahead == TD_JOB_ASYNC ? ASYNC : job->options.ahead;
 }
 
 static td_status *finish(td_job *job, const td_rank_sum *now, const td_tensor *inputs, td_tensor *outputs, int32_t n,
                          int64_t weight)
 {
-    const int64_t late = job->replicas > 1 ? td_job_late(job) : 0;
+    const int64_t late = late_by(job);
     if (now->window <= late) {
         nothing_yet(now, outputs, n);
         return NULL;
@@ -498,7 +500,7 @@ static td_status *take_part(td_job *job, const td_tensor *inputs, td_tensor *out
 /* The window under way; made at the first. */
 static td_status *find_window(td_job *job)
 {
-    const int64_t late = job->replicas > 1 ? td_job_late(job) : 0;
+    const int64_t late = late_by(job);
     if (job->sum && job->sum->begun)
         return NULL;
     if (!job->sums) {
