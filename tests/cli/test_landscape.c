@@ -69,14 +69,11 @@ static void test_a_picture_holds_the_path_and_its_losses(void **state)
     double middle =
         at(json_array_get(json_object_get(result, "loss"), 2), 2); /* of five points from -1 to 1: the weights */
     assert_true(fabs(middle - after) <= 1e-6 * fabs(after));
-    json_decref(file);
     SUCCEED("landscape", "drawn", "--size", "5", "--samples", "100"); /* again: the same bits */
     json_t *again = NULL;
-    assert_int_equal(json_array_size(landscapes("drawn", &again)), 3);
-    assert_true(json_number_value(json_array_get(
-                    json_array_get(json_object_get(json_array_get(json_object_get(again, "landscapes"), 2), "loss"), 2),
-                    2)) == middle);
+    assert_true(json_equal(list, landscapes("drawn", &again)));
     json_decref(again);
+    json_decref(file);
 }
 
 static void test_what_cannot_be_drawn_is_refused(void **state)
