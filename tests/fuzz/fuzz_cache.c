@@ -89,7 +89,8 @@ static size_t put_header_right(uint8_t *bytes, size_t size, const cache_header *
     header.byte_order = good->byte_order;
     header.key = good->key;
     header.n_ids = most(header.n_ids, 20);
-    header.n_numbers = most(header.n_numbers - 1, 20) + 1;
+    header.n_numbers = most(header.n_numbers, 21);
+    header.n_numbers += header.n_numbers == 0; /* the label is there always */
     header.id_bytes = header.id_bytes % 2 ? 8 : header.id_bytes == 8 ? 8 : 4;
     header.n_columns = most(header.n_columns, 40);
     header.notes_bytes = most(header.notes_bytes, 1000);
