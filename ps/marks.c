@@ -160,14 +160,15 @@ td_status *td_shard_note_gone(td_shard *shard, int64_t id)
 {
     if (!shard->tracks)
         return NULL;
-    if (shard->n_gone >= MOST_GONE_OF_FEW && shard->n_gone >= shard->n) {
-        shard->tracks = false; /* a list of them is longer than the table */
+    const bool too_many = shard->n_gone >= MOST_GONE_OF_FEW && shard->n_gone >= shard->n; /* longer than the table */
+    td_status *status =
+        too_many ? NULL : td_grow(&shard->gone, &shard->gone_capacity, shard->n_gone, sizeof *shard->gone);
+    shard->tracks = !too_many && !status;
+    if (shard->tracks)
+        shard->gone[shard->n_gone++] = id;
+    else
         shard->n_gone = 0;
-        return NULL;
-    }
-    TD_TRY(td_grow(&shard->gone, &shard->gone_capacity, shard->n_gone, sizeof *shard->gone));
-    shard->gone[shard->n_gone++] = id;
-    return NULL;
+    return status;
 }
 
 int64_t td_shard_count_changed(const td_shard *shard)

@@ -106,6 +106,13 @@ int64_t td_shard_read_changed(const td_shard *shard, int32_t array, int64_t *cur
 /* n rows of one array; rows that begin get initial values in the other arrays. */
 td_status *td_shard_write(td_shard *shard, int32_t array, const int64_t *ids, int64_t n, const void *rows) TD_MUST_USE;
 
+/* As when it was made; after an error it is as it was, but keys may wait no more. */
+td_status *td_shard_clear(td_shard *shard) TD_MUST_USE;
+/* Its part of td_store_checksum. */
+td_status *td_shard_checksum(const td_shard *shard, uint64_t *out_sum) TD_MUST_USE;
+/* Memory that is taken by rows and states, and what finding them takes on top. */
+void td_shard_bytes(const td_shard *shard, int64_t *out_row_bytes, int64_t *out_overhead_bytes);
+
 /* ---- marks.c ---- */
 /* Bytes of a row of an array, TD_SHARD_USED and so on too; -1: there is no such. */
 int64_t td_shard_array_bytes(const td_shard_definition *definition, int32_t array);
@@ -115,16 +122,12 @@ int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, i
                            int64_t *out_ids, void *out_rows);
 td_status *td_shard_write_mark(td_shard *shard, int32_t array, const int64_t *ids, int64_t n,
                                const void *rows) TD_MUST_USE;
-/* From now on changes are noted, until td_shard_clear, or until more rows went than noting them is worth (`tracks`). */
+/* From now on changes are noted, until td_shard_clear, or until more rows went than noting them is worth or there
+ * is memory for (`tracks`). */
 td_status *td_shard_track(td_shard *shard) TD_MUST_USE;
 int64_t td_shard_count_changed(const td_shard *shard);
 void td_shard_note_change(td_shard *shard, int64_t slot);
 td_status *td_shard_note_gone(td_shard *shard, int64_t id) TD_MUST_USE;
-td_status *td_shard_clear(td_shard *shard) TD_MUST_USE;
-/* Its part of td_store_checksum. */
-td_status *td_shard_checksum(const td_shard *shard, uint64_t *out_sum) TD_MUST_USE;
-/* Memory that is taken by rows and states, and what finding them takes on top. */
-void td_shard_bytes(const td_shard *shard, int64_t *out_row_bytes, int64_t *out_overhead_bytes);
 
 /* ---- admission.c ---- */
 td_status *td_shard_init_admission(td_shard *shard) TD_MUST_USE;

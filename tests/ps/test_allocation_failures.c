@@ -166,6 +166,27 @@ static void test_a_key_that_is_not_noted_goes_in_its_turn(void **state)
     td_key_set_deinit(&set);
 }
 
+/* The row is gone, so a checkpoint of changes would bring it back. */
+static void test_what_changed_is_not_known_once_it_is_not_noted(void **state)
+{
+    (void)state;
+    td_shard_definition d;
+    td_shard *shard = NULL;
+    float row[DIM];
+    const int64_t id = 7;
+    assert_ok(td_client_define(&tables[0], &d));
+    assert_ok(td_shard_create(&d, &shard));
+    assert_ok(td_shard_pull(shard, &id, 1, true, row));
+    assert_ok(td_shard_track(shard));
+    td_memory_fail_after(1);
+    td_status *status = td_shard_remove(shard, &id, 1);
+    td_memory_fail_after(0);
+    assert_error(status, TD_OUT_OF_MEMORY, NULL);
+    assert_int_equal(shard->n, 0);
+    assert_false(shard->tracks);
+    td_shard_destroy(shard);
+}
+
 /* ---- beside a job ------------------------------------------------------------------------------------------------------------------- */
 
 static td_status *pull_nothing(void *context)
@@ -249,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables_of_a_process_that_is_alone),
         cmocka_unit_test(test_a_key_that_is_not_noted_goes_in_its_turn),
+        cmocka_unit_test(test_what_changed_is_not_known_once_it_is_not_noted),
         cmocka_unit_test(test_rows_that_a_worker_keeps),
         cmocka_unit_test(test_members),
         cmocka_unit_test(test_buffers_of_ranks_of_one_host),
