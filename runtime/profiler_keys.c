@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/key.h"
 #include "base/memory.h"
 #include "base/record.h"
 #include "runtime/profiler.h"
@@ -41,6 +42,7 @@ static td_profiler_keys *group_of(td_profiler *profiler, const td_plan *plan, in
     }
     if (!profiler->keys[k].tables)
         profiler->keys[k].tables = tables_of(plan, k);
+    profiler->keys[k].hashed = plan->keys[k].hashed;
     return &profiler->keys[k];
 }
 
@@ -61,8 +63,10 @@ static json_t *group_json(const td_profiler_keys *group)
     td_hot_keys hot = group->hot;
     json_t *list = json_array();
     td_hot_keys_sort(&hot);
-    for (int64_t i = 0; i < hot.n && i < TOLD; i++)
-        json_array_append_new(list, json_pack("[I, I]", (json_int_t)hot.keys[i], (json_int_t)hot.counts[i]));
+    for (int64_t i = 0; i < hot.n && i < TOLD; i++) {
+        const int64_t id = group->hashed ? td_id_of_key(hot.keys[i]) : hot.keys[i];
+        json_array_append_new(list, json_pack("[I, I]", (json_int_t)id, (json_int_t)hot.counts[i]));
+    }
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "tables", group->tables, "batches", (json_int_t)hot.batches,
                      "ids", (json_int_t)hot.ids, "distinct", (json_int_t)hot.distinct, "sampled", (json_int_t)hot.seen,
                      "hot", list);

@@ -97,11 +97,30 @@ static td_status *count_ids(const td_plan_keys *keys, const td_batch *batch, int
     return NULL;
 }
 
+/* The distinct ones of what is listed in window->rows, ascending, and where each is among them. */
+static void find_keys(td_served_window *window, int32_t k, int64_t ids)
+{
+    window->n_keys[k] = td_dedup_keys(window->rows, ids, window->scratch, window->keys[k], window->places[k]);
+}
+
+/* The same of rows of an array. */
+static td_status *find_rows(td_served_window *window, int32_t k, int64_t ids, int64_t table_rows)
+{
+    td_dedup dedup;
+    TD_TRY(td_dedup_group(window->rows, TD_I64, ids, 0, table_rows, window->scratch, &dedup));
+    for (int64_t r = 0; r < dedup.n_rows; r++) {
+        window->keys[k][r] = dedup.rows[r];
+        for (int64_t i = dedup.starts[r]; i < dedup.starts[r + 1]; i++)
+            window->places[k][dedup.positions[i]] = r;
+    }
+    window->n_keys[k] = dedup.n_rows;
+    return NULL;
+}
+
 static td_status *group(td_served_window *window, int32_t k, const td_plan *plan, const td_batch *batches, int32_t n)
 {
     const td_plan_keys *keys = &plan->keys[k];
     int64_t ids = 0;
-    td_dedup dedup;
     for (int32_t b = 0; b < n; b++) {
         int64_t more = 0;
         TD_TRY(count_ids(keys, &batches[b], &more));
@@ -111,18 +130,11 @@ static td_status *group(td_served_window *window, int32_t k, const td_plan *plan
     TD_TRY(room_for(window, k, ids + 1));
     for (int32_t b = 0; b < n; b++)
         TD_TRY(list_rows(keys, &batches[b], window->rows + window->starts[b * (int64_t)plan->n_keys + k]));
-    if (keys->hashed) {
-        window->n_keys[k] = td_dedup_keys(window->rows, ids, window->scratch, window->keys[k], window->places[k]);
-        return NULL;
-    }
-    TD_TRY(td_dedup_group(window->rows, TD_I64, ids, 0, keys->rows, window->scratch, &dedup));
-    for (int64_t r = 0; r < dedup.n_rows; r++) {
-        window->keys[k][r] = dedup.rows[r];
-        for (int64_t i = dedup.starts[r]; i < dedup.starts[r + 1]; i++)
-            window->places[k][dedup.positions[i]] = r;
-    }
-    window->n_keys[k] = dedup.n_rows;
-    td_profiler_count_keys(plan, k, window->rows, ids, dedup.n_rows);
+    if (keys->hashed)
+        find_keys(window, k, ids);
+    else
+        TD_TRY(find_rows(window, k, ids, keys->rows));
+    td_profiler_count_keys(plan, k, window->rows, ids, window->n_keys[k]);
     return NULL;
 }
 
