@@ -98,6 +98,8 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
         return NULL;
     if (td_section_given(root, "train.replicas"))
         options.replicas = (int32_t)td_section_int(root, "train.replicas");
+    if (!strcmp(td_section_string(root, "ps.dense_sync"), "mpi"))
+        options.dense_sync = TD_DENSE_MPI;
     const char *consistency = td_section_string(root, "ps.consistency");
     options.ahead = !strcmp(consistency, "async")   ? TD_JOB_ASYNC
                     : !strcmp(consistency, "stale") ? td_section_int(root, "ps.stale")

@@ -10,10 +10,10 @@
 #include "cli/summary.h"
 
 /* Settings that decide what an update is; all that begin so. */
-static const char *const telling[] = {"train.reduction",   "train.clip_norm",      "train.accumulate",
-                                      "train.replicas",    "train.loss_scale.",    "train.keep_fp32",
-                                      "train.table_dtype", "train.table_rounding", "offload.delayed",
-                                      "optimizer",         "ps.consistency",       "ps.most_rows"};
+static const char *const telling[] = {
+    "train.reduction", "train.clip_norm",   "train.accumulate",     "train.replicas",  "train.loss_scale.",
+    "train.keep_fp32", "train.table_dtype", "train.table_rounding", "offload.delayed", "optimizer",
+    "ps.consistency",  "ps.dense_sync",     "ps.most_rows"};
 
 static bool is_telling(const char *key)
 {

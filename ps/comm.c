@@ -463,7 +463,7 @@ void td_comm_send(td_comm *comm, td_parcel *parcel)
     parcel->next = NULL;
     parcel->begun = parcel->ended = 0;
     parcel->under_way = 0;
-    parcel->is_receive = parcel->letter_out = parcel->done = false;
+    parcel->is_receive = parcel->is_sum = parcel->letter_out = parcel->done = false;
     parcel->question = NULL;
     parcel->lent = NULL;
     parcel->lending = -1;
@@ -473,11 +473,31 @@ void td_comm_send(td_comm *comm, td_parcel *parcel)
     pthread_mutex_unlock(&comm->mutex);
 }
 
+void td_comm_add_up(td_comm *comm, td_parcel *parcel)
+{
+    parcel->next = NULL;
+    parcel->begun = parcel->ended = 0;
+    parcel->under_way = 0;
+    parcel->is_receive = false;
+    parcel->is_sum = true;
+    parcel->letter_out = true; /* there is none */
+    parcel->done = parcel->bytes == 0;
+    parcel->lending = -1;
+    pthread_mutex_lock(&comm->mutex);
+    if (!comm->failure && !parcel->done) {
+        *comm->submitted_end = parcel;
+        comm->submitted_end = &parcel->next;
+        td_near_ring_own(comm->near);
+    }
+    pthread_mutex_unlock(&comm->mutex);
+}
+
 void td_comm_receive(td_comm *comm, td_parcel *parcel)
 {
     parcel->begun = parcel->ended = 0;
     parcel->under_way = 0;
     parcel->is_receive = true;
+    parcel->is_sum = false;
     parcel->done = false;
     parcel->lending = -1;
     parcel->lent = NULL;
@@ -507,6 +527,17 @@ static td_status *failed(td_comm *comm)
     return copy_of(comm->failure);
 }
 
+/* What was waited for longer than any rank that lives should take. */
+static td_status *too_late(const td_comm *comm, const td_parcel *parcel)
+{
+    const td_peer *peer = &comm->peers[parcel->peer];
+    if (parcel->is_sum)
+        return TD_ERROR(TD_IO, "all ranks are alive, but have not summed up for %.0f s", comm->options.patience_s);
+    return TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s", peer->name,
+                    parcel->peer, peer->hello.host, (long long)peer->step,
+                    parcel->is_receive ? "answered" : "taken a message", comm->options.patience_s);
+}
+
 td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
 {
     td_status *status = NULL;
@@ -515,13 +546,7 @@ td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
     while (!parcel->done && !comm->failure) {
         rest(comm);
         if (!parcel->done && !comm->failure && !parcel->patient && td_clock_ns() > limit) {
-            const td_peer *peer = &comm->peers[parcel->peer];
-            td_comm_note_failure(comm,
-                                 TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s",
-                                          peer->name, parcel->peer, peer->hello.host, (long long)peer->step,
-                                          parcel->is_receive ? "answered" : "taken a message",
-                                          comm->options.patience_s),
-                                 true);
+            td_comm_note_failure(comm, too_late(comm, parcel), true);
         }
     }
     if (!parcel->done)

@@ -58,6 +58,8 @@ typedef struct td_comm_options {
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
     bool all_far;                  /* ranks of one host share no memory: for tests */
     bool recover;                  /* a loss is no failure: see td_comm_recover */
+    bool adds_up;                  /* td_comm_add_up will be called; not with `recover` */
+    int32_t apart;                 /* the last ranks, which do not call it */
     atomic_bool *asked_to_stop;    /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
 } td_comm_options;
 
@@ -80,7 +82,7 @@ typedef struct td_parcel {
     struct td_parcel *next;
     int64_t begun, ended;
     int32_t tag, under_way;
-    bool is_receive, letter_out, done;
+    bool is_receive, is_sum, letter_out, done;
     int32_t lending;            /* which of the sender's, while it is lent; -1: none */
     void *lent;                 /* a receive: where lent bytes lie */
     struct td_parcel *question; /* of an answer */
@@ -128,6 +130,9 @@ int64_t td_comm_latest_step(td_comm *comm);
 
 void td_comm_send(td_comm *comm, td_parcel *parcel);
 void td_comm_receive(td_comm *comm, td_parcel *parcel);
+/* data: numbers (f32), to which those of every rank but the last `apart` are added, in an order that MPI chooses; the bits are the
+ * same on all of them. They call it in the same order, of as many numbers. Ends as any parcel. */
+void td_comm_add_up(td_comm *comm, td_parcel *parcel);
 /* Gives back what a receive by reference has brought; the last use of its bytes. Fine where nothing was lent. */
 void td_comm_release(td_comm *comm, td_parcel *parcel);
 /* Memory for messages, which near ranks read in place: see ps/near.h. At least `bytes`; contents undefined where it grows. Nothing

@@ -1,5 +1,6 @@
 /* The communication thread's own structure: the MPI requests it has under way and what it knows of the other ranks. Nobody else
- * touches it. Three files: comm_mpi.c moves messages, comm_peers.c looks after the other ranks, comm_thread.c is the thread's life. */
+ * touches it. comm_mpi.c moves messages, comm_collective.c has
+ * MPI's own sums, comm_peers.c looks after the other ranks, comm_recover.c after what is left of them, comm_thread.c is the thread's life. */
 #ifndef TANDEM_PS_COMM_ENGINE_H
 #define TANDEM_PS_COMM_ENGINE_H
 
@@ -26,7 +27,7 @@ typedef enum td_goodbye {
     TD_GOODBYE_FAILED /* the job's: what others say too */
 } td_goodbye;
 
-typedef enum td_slot_kind { TD_LETTER_IN, TD_LETTER_OUT, TD_CHUNK_IN, TD_CHUNK_OUT } td_slot_kind;
+typedef enum td_slot_kind { TD_LETTER_IN, TD_LETTER_OUT, TD_CHUNK_IN, TD_CHUNK_OUT, TD_PART_OF_SUM } td_slot_kind;
 
 /* What an MPI request is part of. */
 typedef struct td_comm_slot {
@@ -46,6 +47,7 @@ typedef struct td_readiness {
 typedef struct td_comm_engine {
     td_comm *comm;
     MPI_Comm world;
+    MPI_Comm adders; /* MPI_COMM_NULL: this rank takes no part in MPI's own sums */
     MPI_Request *requests;
     td_comm_slot *slots;
     int *indices;
@@ -85,6 +87,13 @@ bool td_engine_look(td_comm_engine *e);
 /* What was posted and never came. */
 void td_engine_cancel(td_comm_engine *e);
 void td_engine_close_messages(td_comm_engine *e);
+
+/* ---- comm_collective.c ---- */
+/* Every rank, once it knows the others. */
+td_status *td_engine_open_collective(td_comm_engine *e) TD_MUST_USE;
+void td_engine_close_collective(td_comm_engine *e);
+/* The next part of a sum that is not under way yet; returns MPI's code. */
+int td_engine_begin_adding(const td_comm_engine *e, td_parcel *parcel, MPI_Request *out_request);
 
 /* ---- comm_recover.c ---- */
 /* These ranks are to be counted as lost, by td_engine_recover. Takes the status. */

@@ -147,6 +147,20 @@ static void say_places(const td_comm_engine *e, const td_parcel *parcel, td_lett
     letter->answer_bytes = writes ? answer->bytes : 0;
 }
 
+/* The next part of a sum by MPI. */
+static void add_part(td_comm_engine *e, td_parcel *parcel)
+{
+    MPI_Request request;
+    if (!grow(e)) {
+        td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages"));
+        return;
+    }
+    const int code = td_engine_begin_adding(e, parcel, &request);
+    note_mpi(e, code, "sum up with", parcel->peer);
+    if (code == MPI_SUCCESS)
+        add(e, request, (td_comm_slot){.kind = TD_PART_OF_SUM, .parcel = parcel});
+}
+
 static void start_send(td_comm_engine *e, td_parcel *parcel)
 {
     td_letter *letter = e->free_letters[--e->n_free];
@@ -185,7 +199,10 @@ bool td_engine_start_submitted(td_comm_engine *e)
         e->waiting = parcel->next;
         if (!e->waiting)
             e->waiting_end = &e->waiting;
-        start_send(e, parcel);
+        if (parcel->is_sum)
+            add_part(e, parcel);
+        else
+            start_send(e, parcel);
         any = true;
     }
     return any;
@@ -306,6 +323,10 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
         parcel->letter_out = true;
     } else if (!parcel) {
         return; /* of a rank that is lost */
+    } else if (what->kind == TD_PART_OF_SUM) {
+        parcel->ended = parcel->begun;
+        if (parcel->begun < parcel->bytes)
+            add_part(e, parcel);
     } else {
         parcel->under_way--;
         parcel->ended += bytes;
@@ -321,7 +342,7 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
 static int64_t chunk_bytes(const td_comm_slot *what, const MPI_Status *status, int64_t chunk)
 {
     int count = 0;
-    if (what->kind == TD_LETTER_OUT || !what->parcel)
+    if (what->kind == TD_LETTER_OUT || what->kind == TD_PART_OF_SUM || !what->parcel)
         return 0;
     if (what->kind == TD_CHUNK_IN) {
         MPI_Get_count(status, MPI_BYTE, &count);

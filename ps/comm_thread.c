@@ -55,6 +55,7 @@ static td_status *begin(td_comm_engine *e)
     if (size > TD_COMM_RANKS)
         return TD_ERROR(TD_UNSUPPORTED, "a job of %d ranks: at most %d are supported", size, TD_COMM_RANKS);
     TD_TRY(td_engine_meet(e));
+    TD_TRY(td_engine_open_collective(e));
     td_engine_open_letters(e);
     e->last_turn_ns = td_clock_ns();
     td_status *status = e->status;
@@ -84,6 +85,7 @@ static void finish(td_comm_engine *e)
     if (e->comm->lost)
         return; /* MPI would wait for them */
     td_engine_cancel(e);
+    td_engine_close_collective(e);
     MPI_Comm_free(&e->world);
     e->comm->finalized = MPI_Finalize() == MPI_SUCCESS;
 }

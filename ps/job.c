@@ -146,11 +146,20 @@ td_status *td_job_open(const td_job_options *options, td_job **out_job)
     *out_job = NULL;
     TD_TRY(TD_NEW(job, 1));
     job->options = *options;
+    if (options->dense_sync == TD_DENSE_MPI && options->recover) {
+        td_free(job);
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                       "a job that goes on without ranks that are lost cannot sum by "
+                                       "MPI: a sum that one of them takes part in never ends"),
+                              "ps.dense_sync: ordered, or ps.recovery: off");
+    }
     const td_comm_options communication = {.deadline_s = options->deadline_s,
                                            .patience_s = options->patience_s,
                                            .notice_s = options->notice_s,
                                            .fingerprint = options->fingerprint,
                                            .recover = options->recover,
+                                           .adds_up = options->dense_sync == TD_DENSE_MPI,
+                                           .apart = options->servers + options->spares,
                                            .asked_to_stop = &job->asked_to_stop};
     td_status *status = td_comm_open(&communication, &job->comm);
     if (!status)

@@ -1,7 +1,7 @@
 /* Sums over a window's replicas, in their order: what the op rank_sum does. Dense gradients lie one after another in one vector, of
  * which each worker owns a W-th: it gets that stretch of every replica, adds them up in the replicas' order, and sends the sum
  * back (a reduce-scatter and an all-gather by direct exchange). So nobody carries more than a W-th of the adding, and the order is
- * that of one process that runs the replicas one after another. Row-sparse gradients of tables that every worker has go to
+ * that of one process that runs the replicas one after another. With TD_DENSE_MPI, MPI adds up the workers' vectors. Row-sparse gradients of tables that every worker has go to
  * everybody, and with them each micro-batch's loss.
  *
  * A replica's gradients leave at its last micro-batch; a window's sums are there at the last of this rank's. */
@@ -42,6 +42,7 @@ struct td_rank_sum {
     td_parcel *rows_parcels, *dense_parcels; /* [replicas] in */
     td_parcel *sums_in, *sums_out;           /* [workers] */
     td_parcel *out;                          /* [own, workers, rows and dense] */
+    td_parcel by_mpi;                        /* where MPI adds up: the whole sum */
     int64_t n_out;
     char *rows_out, *rows_in;   /* messages of rows: [own, rows_room], [replicas, rows_room] */
     float *mine, *theirs, *sum; /* [own, length], [replicas, longest], [length] */
@@ -52,6 +53,12 @@ struct td_rank_sum {
 static bool is_sparse(const td_tensor *t)
 {
     return t->kind == TD_ROW_SPARSE;
+}
+
+/* Whether workers add up dense gradients, stretch by stretch: there are some, and MPI does not. */
+static bool is_ordered(const td_rank_sum *s)
+{
+    return s->length && s->job->options.dense_sync == TD_DENSE_ORDERED;
 }
 
 static int64_t first_of(const td_rank_sum *s, int32_t worker)
@@ -135,7 +142,7 @@ static void expect(td_rank_sum *s)
         s->dense_parcels[r].kind = TD_TELL_SEGMENT;
         s->dense_parcels[r].data = s->theirs + r * s->longest;
         s->dense_parcels[r].bytes = s->longest * (int64_t)sizeof(float);
-        if (s->length)
+        if (is_ordered(s))
             td_comm_receive(job->comm, &s->dense_parcels[r]);
     }
 }
@@ -187,6 +194,25 @@ static void post(td_rank_sum *s, const td_parcel *parcel)
     td_comm_send(s->job->comm, out);
 }
 
+static void add(float *restrict sum, const float *restrict more, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += more[i];
+}
+
+/* This worker's replicas in their order; the others' are added by MPI. */
+static void begin_by_mpi(td_rank_sum *s)
+{
+    const td_job *job = s->job;
+    memset(s->sum, 0, (size_t)s->length * sizeof *s->sum);
+    for (int32_t i = 0; i < job->remote.own; i++)
+        if (s->of[job->remote.first + i].samples)
+            add(s->sum, s->mine + i * s->length, s->length);
+    s->by_mpi = (td_parcel){
+        .peer = job->worker_ranks[job->worker], .data = s->sum, .bytes = s->length * (int64_t)sizeof *s->sum};
+    td_comm_add_up(job->comm, &s->by_mpi);
+}
+
 static td_status *contribute(td_rank_sum *s, const td_tensor *inputs, int32_t n, const td_remote_place *place)
 {
     td_job *job = s->job;
@@ -213,11 +239,13 @@ static td_status *contribute(td_rank_sum *s, const td_tensor *inputs, int32_t n,
         parcel.kind = TD_TELL_SEGMENT;
         parcel.data = dense + begin;
         parcel.bytes = count * (int64_t)sizeof(float);
-        if (s->length)
+        if (is_ordered(s))
             post(s, &parcel);
     }
     s->of[place->replica] = (contribution){rows, dense + first_of(s, job->worker), s->n_losses};
     s->done++;
+    if (s->done == job->remote.own && s->length && !is_ordered(s))
+        begin_by_mpi(s);
     return NULL;
 }
 
@@ -303,12 +331,6 @@ static td_status *fold_rows(const td_rank_sum *s, const td_tensor *inputs, const
     td_fold_deinit(&fold);
     td_free(at);
     return status;
-}
-
-static void add(float *restrict sum, const float *restrict more, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += more[i];
 }
 
 /* The stretch that this worker owns. */
@@ -399,8 +421,12 @@ static td_status *sum_up(td_rank_sum *s, const td_tensor *inputs, const td_tenso
     TD_TRY(fold_rows(s, inputs, outputs, n));
     if (!s->length)
         return NULL;
-    TD_TRY(fold_mine(s));
-    TD_TRY(spread_sums(s));
+    if (is_ordered(s)) {
+        TD_TRY(fold_mine(s));
+        TD_TRY(spread_sums(s));
+    } else {
+        TD_TRY(td_comm_wait(s->job->comm, &s->by_mpi));
+    }
     unpack(s, outputs, n);
     return NULL;
 }

@@ -34,13 +34,20 @@ typedef struct td_job td_job;
 /* Of td_job_options.ahead. */
 #define TD_JOB_ASYNC INT64_MAX
 
+/* Who adds up dense gradients. */
+typedef enum td_dense_sync {
+    TD_DENSE_ORDERED, /* the workers, each a part of them, in the order of the replicas: bit for bit as one process */
+    TD_DENSE_MPI /* MPI, in an order of its own: the same on all workers, but not as one process. Not with `recover` */
+} td_dense_sync;
+
 typedef struct td_job_options {
     int32_t servers;  /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
     int32_t spares;   /* the last ranks: they do nothing until one takes the place of a rank that is lost */
     int32_t replicas; /* of a window, a multiple of the workers, who run as many of them each; 0: one each */
     int64_t
         ahead; /* windows that a worker may be ahead of the slowest; 0: results are exact; TD_JOB_ASYNC: any number */
-    bool recover;         /* a rank that is lost does not end the job: see td_job_go_on */
+    bool recover; /* a rank that is lost does not end the job: see td_job_go_on */
+    td_dense_sync dense_sync;
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */
     double notice_s;      /* so long a silence is worth a warning; 0: 2 */
     double patience_s;    /* so long may a rank that lives not answer; 0: 600 */
@@ -51,7 +58,7 @@ typedef struct td_job_options {
 /* Whether mpirun, or another launcher of MPI, started this process. */
 bool td_job_is_wanted(void);
 /* Every rank of the job calls it. Errors: TD_UNSUPPORTED without MPI; TD_INVALID_ARGUMENT: ranks that disagree, no rank left to
- * work, or replicas that cannot be shared out evenly. */
+ * work, replicas that cannot be shared out evenly, or sums by MPI in a job that recovers. */
 td_status *td_job_open(const td_job_options *options, td_job **out_job) TD_MUST_USE;
 /* Waits for the others and finalizes MPI; with an error it tells them that and why this rank ends. False: MPI was not finalized,
  * and the process must leave by _exit. *out_told: a rank that speaks before this one (the first worker's, then the lowest) knows

@@ -3,8 +3,10 @@
  *
  *     ranks_comm exchange     messages of many lengths, each to each and to itself, lent and not, and requests with their answers
  *     ranks_comm far          the same, as if the ranks were on hosts of their own
+ *     ranks_comm add_up       sums by MPI, several under way, between ranks but the last one; messages go on meanwhile
  *     ranks_comm lost RANK    that rank is killed in the middle; the others must name it
  *     ranks_comm error RANK   that rank ends with an error; the others must give it */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,6 +219,71 @@ static int exchange(void)
     return 0;
 }
 
+enum { NUMBERS = 100003 };
+
+static float number_at(int32_t rank, int which, int64_t i)
+{
+    return (float)((i * 37 + rank * 101 + which * 13) % 1009 - 500) * (i % 3 ? 1e-3F : 1e3F) / 7;
+}
+
+/* That every rank that summed up has these numbers, bit for bit. */
+static void compare_with_others(const float *sums, int32_t n_ranks, uint64_t number)
+{
+    td_parcel in[64], out[64];
+    float *theirs = td_calloc((size_t)n_ranks * NUMBERS, sizeof *theirs);
+    for (int32_t r = 0; r < n_ranks; r++) {
+        out[r] = (td_parcel){.peer = r, .kind = TD_REPLIES + 4, .number = number};
+        out[r].data = (void *)(uintptr_t)sums;
+        out[r].bytes = NUMBERS * (int64_t)sizeof *sums;
+        in[r] = out[r];
+        in[r].data = theirs + r * (int64_t)NUMBERS;
+        td_comm_receive(comm, &in[r]);
+        td_comm_send(comm, &out[r]);
+    }
+    for (int32_t r = 0; r < n_ranks; r++) {
+        no_error(td_comm_wait(comm, &in[r]));
+        no_error(td_comm_wait(comm, &out[r]));
+        require(!memcmp(in[r].data, sums, NUMBERS * sizeof *sums), "another rank has another sum");
+    }
+    td_free(theirs);
+}
+
+static int add_up(void)
+{
+    const int32_t me = td_comm_rank(comm), n_ranks = td_comm_size(comm) - 1;
+    td_parcel sums[2];
+    for (int which = 0; which < 2 && me < n_ranks; which++) {
+        float *numbers = td_calloc(NUMBERS, sizeof *numbers);
+        for (int64_t i = 0; i < NUMBERS; i++)
+            numbers[i] = number_at(me, which, i);
+        sums[which] = (td_parcel){.peer = me, .data = numbers, .bytes = NUMBERS * (int64_t)sizeof *numbers};
+        if (!which || me) /* rank 0 takes no part in the second one until all have heard of each other */
+            td_comm_add_up(comm, &sums[which]);
+    }
+    meet(1);
+    if (!me)
+        td_comm_add_up(comm, &sums[1]);
+    for (int which = 0; which < 2 && me < n_ranks; which++) {
+        float *numbers = sums[which].data;
+        no_error(td_comm_wait(comm, &sums[which]));
+        for (int64_t i = 0; i < NUMBERS; i++) {
+            double sum = 0, size = 0;
+            for (int32_t r = 0; r < n_ranks; r++) {
+                sum += number_at(r, which, i);
+                size += fabs((double)number_at(r, which, i));
+            }
+            require(fabs(sum - (double)numbers[i]) <= 1e-6 * size, "not the sum");
+        }
+        compare_with_others(numbers, n_ranks, (uint64_t)which);
+        td_free(numbers);
+    }
+    td_parcel none = {.peer = me};
+    td_comm_add_up(comm, &none); /* of no numbers: nobody else need take part */
+    no_error(td_comm_wait(comm, &none));
+    require(td_comm_close(comm, NULL, NULL), "MPI was not finalized");
+    return 0;
+}
+
 /* Waits for a message that never comes. */
 static int expect_failure(int32_t rank, const char *words)
 {
@@ -239,7 +306,9 @@ static int expect_failure(int32_t rank, const char *words)
 int main(int argc, char **argv)
 {
     const bool far = argc == 2 && !strcmp(argv[1], "far");
-    td_status *status = td_comm_open(&(td_comm_options){.deadline_s = 20, .all_far = far}, &comm);
+    const bool adds_up = argc == 2 && !strcmp(argv[1], "add_up");
+    td_status *status =
+        td_comm_open(&(td_comm_options){.deadline_s = 20, .all_far = far, .adds_up = adds_up, .apart = adds_up}, &comm);
     no_error(status);
     for (int32_t r = 0; r < td_comm_size(comm); r++) {
         char name[32];
@@ -250,7 +319,9 @@ int main(int argc, char **argv)
         require(td_comm_is_near(comm, r) == (!far && r != td_comm_rank(comm)), "ranks of one host do not share memory");
     if (far || (argc == 2 && !strcmp(argv[1], "exchange")))
         return exchange();
-    require(argc == 3, "usage: ranks_comm exchange | far | lost RANK | error RANK");
+    if (adds_up)
+        return add_up();
+    require(argc == 3, "usage: ranks_comm exchange | far | add_up | lost RANK | error RANK");
     const int32_t rank = atoi(argv[2]);
     td_comm_set_step(comm, 41);
     meet(1);
