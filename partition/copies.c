@@ -152,6 +152,16 @@ static td_status *verify(const td_plan *plan)
     return NULL;
 }
 
+/* What a step says of its loss is there before the step can be held: whoever looks at the overflow may look at the loss too. */
+static void gate_updates(td_plan *plan)
+{
+    td_graph *graph = plan->graph;
+    graph->sum_gate = plan->in_job ? -1 : plan->loss; /* a job's loss is made of the sums */
+    graph->gate = plan->reports_overflow ? plan->outputs[plan->n_outputs - 1] : plan->loss;
+    if (plan->reports_overflow)
+        graph->nodes[graph->values[graph->gate].producer].after = plan->loss;
+}
+
 td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
 {
     (void)request;
@@ -168,8 +178,8 @@ td_status *td_pass_copies(td_plan *plan, const td_plan_request *request)
     if (!status && plan->loss >= 0)
         status = bring_output(plan, &t, &plan->loss);
     plan->graph->gated = !status && plan->training;
-    plan->graph->sum_gate = plan->in_job ? -1 : plan->loss; /* a job's loss is made of the sums */
-    plan->graph->gate = plan->reports_overflow ? plan->outputs[plan->n_outputs - 1] : plan->loss;
+    if (!status)
+        gate_updates(plan);
     td_free(order);
     td_free(t.copied);
     return status ? status : verify(plan);
