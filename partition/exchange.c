@@ -1,55 +1,183 @@
-/* Pass: what the replicas of a distributed job sum up: one node "workers/sum" takes the loss and the gradients of all parameters
- * that live here, in the order of the parameters' names, and whoever reads them reads its results. Gradients of served tables
- * are left out: their owners sum them (serve.c).
+/* Pass: what the replicas of a distributed job sum up: the loss and the gradients of all parameters that live here; whoever reads them
+ * reads the sums. Gradients of served tables are left out: their owners sum them (serve.c).
+ *
+ * They go in buckets, in the order in which backward makes them, so that the first are on their way while it makes the next:
+ *
+ *     top.1 ... top.0 ... bottom.1 ... bottom.0                      backward
+ *          workers/send.1     workers/send.2   workers/send.3        each once its gradients are there; waits for nobody
+ *                                                   workers/sum.0, .1, .2, .3     after the last has left; update
+ *
+ * A gradient's depth (the longest path to it, in edges) stands for when it is made. Buckets change no bit, but are the same on all
+ * ranks, as everything that the graph and names alone decide.
  *
  * Where an update waits for something about all gradients (clipping, steps that may be left out), "ps/offer" takes those of served
  * tables to their owners and brings back their squares.
  *
- * The sum takes part in every micro-batch, for its loss, and in a replica's last, for its gradients; its results are there in the
- * window's last (window.c). */
+ * Sends take part in every micro-batch, for its loss, and in a replica's last, for its gradients; sums are there in the window's
+ * last (window.c). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "partition/plan.h"
 
+enum { BUCKETS = 8, LEAST_BUCKET_BYTES = 256 << 10 };
+
+/* A parameter whose gradient is summed up. */
+typedef struct summand {
+    int32_t parameter, depth;
+    const char *name;
+    int64_t bytes;      /* of its gradient */
+    int64_t rows_bytes; /* of a row-sparse one: count, keys and rows, each a multiple of 8 */
+} summand;
+
+/* The loss: the first of all; or gradients. */
+typedef struct bucket {
+    int32_t index, first, n; /* of the summands; of the loss -1, 1 */
+    td_value sent;
+} bucket;
+
 typedef struct exchange {
     td_plan *plan;
-    td_value *inputs, *outputs;
-    int32_t *parameters; /* of inputs 1, 2, ... */
-    int32_t n;           /* parameters */
+    summand *summands;
+    bucket *buckets;
+    td_value *inputs, *outputs; /* of one node */
+    int32_t n, n_buckets;
+    int32_t replicas;
 } exchange;
 
-static void list_parameters(exchange *e)
+/* ---- what leaves when ------------------------------------------------------------------------------------------------------------- */
+
+static td_status *find_depths(const td_graph *graph, int32_t *depth)
 {
-    const td_graph *graph = e->plan->graph;
-    for (int32_t v = 0; v < e->plan->n_gradients; v++) {
-        int32_t at = e->n;
-        if (e->plan->gradients[v] < 0 || graph->values[v].served)
-            continue;
-        for (; at > 0 && strcmp(graph->values[e->parameters[at - 1]].name, graph->values[v].name) > 0; at--)
-            e->parameters[at] = e->parameters[at - 1];
-        e->parameters[at] = v;
-        e->n++;
+    td_edges edges = {0};
+    int32_t *order = NULL;
+    td_status *status = td_graph_order(graph, &order);
+    if (!status)
+        status = td_graph_edges(graph, &edges);
+    for (int64_t i = 0; i < graph->n_nodes && !status; i++) {
+        const int32_t a = order[i];
+        for (int32_t k = edges.first[a]; k < edges.first[a + 1]; k++)
+            if (depth[edges.to[k]] <= depth[a])
+                depth[edges.to[k]] = depth[a] + 1;
+    }
+    td_free(order);
+    td_edges_deinit(&edges);
+    return status;
+}
+
+static int by_depth(const void *a, const void *b)
+{
+    const summand *x = a, *y = b;
+    return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth) : strcmp(x->name, y->name);
+}
+
+static summand describe(const td_plan *plan, int32_t parameter, const int32_t *depth)
+{
+    const td_graph *graph = plan->graph;
+    const int32_t gradient = plan->gradients[parameter], maker = graph->values[gradient].producer;
+    int64_t bytes[3];
+    td_value_bytes(graph, gradient, NULL, bytes);
+    summand s = {.parameter = parameter, .name = graph->values[parameter].name};
+    s.depth = maker < 0 ? 0 : depth[maker];
+    for (int32_t i = 0; i < 3; i++) {
+        s.bytes += bytes[i];
+        s.rows_bytes += graph->values[gradient].kind == TD_ROW_SPARSE ? (bytes[i] + 7) / 8 * 8 : 0;
+    }
+    return s;
+}
+
+static td_status *list_summands(exchange *e)
+{
+    const td_plan *plan = e->plan;
+    int32_t *depth = NULL;
+    TD_TRY(TD_NEW(depth, plan->graph->n_nodes + 1));
+    td_status *status = find_depths(plan->graph, depth);
+    for (int32_t v = 0; v < plan->n_gradients && !status; v++)
+        if (plan->gradients[v] >= 0 && !plan->graph->values[v].served)
+            e->summands[e->n++] = describe(plan, v, depth);
+    qsort(e->summands, (size_t)e->n, sizeof *e->summands, by_depth);
+    td_free(depth);
+    return status;
+}
+
+static void cut(exchange *e)
+{
+    int64_t total = 0, bytes = 0;
+    for (int32_t i = 0; i < e->n; i++)
+        total += e->summands[i].bytes;
+    const int64_t most = total / BUCKETS < LEAST_BUCKET_BYTES ? LEAST_BUCKET_BYTES : total / BUCKETS;
+    e->buckets[0] = (bucket){.first = -1, .n = 1};
+    e->n_buckets = 1;
+    for (int32_t i = 0; i < e->n; i++) {
+        if (!bytes) {
+            e->buckets[e->n_buckets] = (bucket){.index = e->n_buckets, .first = i};
+            e->n_buckets++;
+        }
+        e->buckets[e->n_buckets - 1].n++;
+        bytes += e->summands[i].bytes;
+        bytes = bytes < most ? bytes : 0;
     }
 }
 
-static td_status *add_sum(exchange *e, int32_t replicas)
+/* ---- nodes ------------------------------------------------------------------------------------------------------------------------ */
+
+static td_value value_of(const exchange *e, const bucket *b, int32_t i)
+{
+    const td_plan *plan = e->plan;
+    return (td_value){plan->graph, b->first < 0 ? plan->loss : plan->gradients[e->summands[b->first + i].parameter]};
+}
+
+static td_status *add_node(const exchange *e, const char *op, const char *name, const bucket *b, int32_t n_inputs,
+                           const td_attr *attrs, int32_t n_attrs, td_value *outputs, int32_t n_outputs)
+{
+    char *full = td_format("workers/%s.%d", name, b->index);
+    if (!full)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the sums of gradients");
+    td_graph_add(e->plan->graph, op, full, e->inputs, n_inputs, attrs, n_attrs, outputs, n_outputs);
+    td_free(full);
+    return e->plan->graph->failed ? td_graph_check(e->plan->graph) : NULL;
+}
+
+static td_status *add_send(exchange *e, bucket *b)
+{
+    int64_t rows_bytes = 0;
+    e->inputs[0] = b->index ? e->buckets[b->index - 1].sent : TD_NO_VALUE;
+    for (int32_t i = 0; i < b->n; i++) {
+        e->inputs[1 + i] = value_of(e, b, i);
+        rows_bytes += b->first < 0 ? 0 : e->summands[b->first + i].rows_bytes;
+    }
+    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("rows_bytes", rows_bytes)};
+    return add_node(e, "rank_send", "send", b, 1 + b->n, attrs, 2, &b->sent, 1);
+}
+
+static td_status *add_sum(exchange *e, const bucket *b)
 {
     td_plan *plan = e->plan;
-    td_graph *graph = plan->graph;
-    list_parameters(e);
-    e->inputs[0] = (td_value){graph, plan->loss};
-    for (int32_t i = 0; i < e->n; i++)
-        e->inputs[1 + i] = (td_value){graph, plan->gradients[e->parameters[i]]};
-    const td_attr attrs[2] = {TD_INT("outputs", 1 + e->n), TD_INT("replicas", replicas)};
-    td_graph_add(graph, "rank_sum", "workers/sum", e->inputs, 1 + e->n, attrs, 2, e->outputs, 1 + e->n);
-    if (graph->failed)
-        return td_graph_check(graph);
-    for (int32_t i = 0; i < e->n; i++) {
-        graph->values[e->outputs[1 + i].id].parameter = e->parameters[i];
-        plan->gradients[e->parameters[i]] = e->outputs[1 + i].id;
+    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("outputs", b->n), TD_INT("replicas", e->replicas)};
+    e->inputs[0] = e->buckets[e->n_buckets - 1].sent;
+    e->inputs[1] = b->index ? (td_value){plan->graph, plan->loss} : TD_NO_VALUE;
+    for (int32_t i = 0; i < b->n; i++)
+        e->inputs[2 + i] = value_of(e, b, i);
+    TD_TRY(add_node(e, "rank_sum", "sum", b, 2 + b->n, attrs, 3, e->outputs, b->n));
+    if (!b->index)
+        plan->loss = e->outputs[0].id;
+    for (int32_t i = 0; i < b->n && b->index; i++) {
+        const int32_t parameter = e->summands[b->first + i].parameter;
+        plan->graph->values[e->outputs[i].id].parameter = parameter;
+        plan->gradients[parameter] = e->outputs[i].id;
     }
-    plan->loss = e->outputs[0].id;
+    return NULL;
+}
+
+static td_status *add_sums(exchange *e)
+{
+    TD_TRY(list_summands(e));
+    cut(e);
+    for (int32_t b = 0; b < e->n_buckets; b++)
+        TD_TRY(add_send(e, &e->buckets[b]));
+    for (int32_t b = 0; b < e->n_buckets; b++)
+        TD_TRY(add_sum(e, &e->buckets[b]));
     return NULL;
 }
 
@@ -92,22 +220,26 @@ static td_status *add_offer(exchange *e)
 
 td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
 {
+    enum { BEFORE = 2 }; /* inputs that are no values */
     if (!plan->training || !plan->in_job)
         return NULL;
-    exchange e = {.plan = plan};
-    td_status *status = TD_NEW(e.inputs, plan->n_gradients + 2);
+    exchange e = {.plan = plan, .replicas = plan->all_replicas};
+    td_status *status = TD_NEW(e.inputs, plan->n_gradients + BEFORE + 1);
     if (!status)
-        status = TD_NEW(e.outputs, plan->n_gradients + 2);
+        status = TD_NEW(e.outputs, plan->n_gradients + 1);
     if (!status)
-        status = TD_NEW(e.parameters, plan->n_gradients + 1);
+        status = TD_NEW(e.summands, plan->n_gradients + 1);
+    if (!status)
+        status = TD_NEW(e.buckets, plan->n_gradients + 2);
     plan->graph->phase = TD_BACKWARD;
     if (!status)
-        status = add_sum(&e, plan->all_replicas);
+        status = add_sums(&e);
     if (!status && td_options_wait_for_gradients(request->options))
         status = add_offer(&e);
     plan->graph->phase = TD_FORWARD;
     td_free(e.inputs);
     td_free(e.outputs);
-    td_free(e.parameters);
+    td_free(e.summands);
+    td_free(e.buckets);
     return status;
 }

@@ -52,11 +52,14 @@ static void find_ranks(td_plan *plan, const td_edges *edges, const int32_t *orde
 }
 
 /* By rank the gradients of parameters come last, when nothing waits for them any more, and would keep what they read until then:
- * where backward computes again to save memory, they and whatever else reads what was computed again run first. */
+ * where backward computes again to save memory, they and whatever else reads what was computed again run first. So they do in a
+ * job, and leave for the other ranks while backward goes on; but where tables are served, what they wait for is more urgent. */
 static bool is_prompt(const td_graph *graph, const td_node *node)
 {
     if (node->phase != TD_BACKWARD)
         return false;
+    if (node->op->flags & TD_OP_REMOTE)
+        return !strcmp(node->op->name, "rank_send");
     for (int32_t i = 0; i < node->n_outputs; i++)
         if (graph->values[node->outputs[i]].parameter >= 0)
             return true;
@@ -66,6 +69,21 @@ static bool is_prompt(const td_graph *graph, const td_node *node)
             return true;
     }
     return false;
+}
+
+static void find_prompt(td_plan *plan)
+{
+    const td_graph *graph = plan->graph;
+    const bool prompts = plan->n_recomputed || (plan->in_job && !plan->n_served);
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        plan->nodes[i].prompt = prompts && is_prompt(graph, &graph->nodes[i]);
+    for (int32_t i = 0; i < graph->n_nodes;
+         i++) { /* the loss, which nothing else waits for, leaves before all gradients */
+        const td_node *node = &graph->nodes[i];
+        const bool first = !strcmp(node->op->name, "rank_send") && node->inputs[0] < 0;
+        if (first && graph->values[node->inputs[1]].producer >= 0)
+            plan->nodes[graph->values[node->inputs[1]].producer].prompt = true;
+    }
 }
 
 static void find_bound(td_plan *plan)
@@ -282,8 +300,7 @@ td_status *td_pass_order(td_plan *plan, const td_plan_request *request)
     find_ranks(plan, &edges, order, NULL);
     find_bound(plan);
     TD_TRY_OR(status, done, rank_refreshes(plan, &edges, order));
-    for (int32_t i = 0; i < plan->graph->n_nodes; i++)
-        plan->nodes[i].prompt = plan->n_recomputed && is_prompt(plan->graph, &plan->graph->nodes[i]);
+    find_prompt(plan);
     TD_TRY_OR(status, done, sequence_nodes(plan, &edges, &h));
     TD_TRY_OR(status, done, finish_clusters(plan));
     TD_TRY_OR(status, done, verify(plan, &edges));

@@ -1,5 +1,5 @@
-/* Stages: where the subgraphs of a plan with an offloaded optimizer are cut, so that gradients leave while backward still runs and
- * parameters come back in the order in which the next forward needs them.
+/* Stages: where the subgraphs of a plan with an offloaded optimizer, or of a job's worker, are cut, so that gradients leave while
+ * backward still runs and parameters come back in the order in which the next forward needs them.
  *
  *     depth      1    2    3    4  |  5    6    7    8
  *     accel      dX3  dX2  dW3     |  dW2  dX1  dW1        a cluster ends at a cut, and its gradients may leave
@@ -8,7 +8,7 @@
  * A cut is a depth (the longest path to a node, in edges): forward is cut where a bucket of bytes of replicas has been read,
  * backward where a bucket of gradients has been made. An accelerator's node is in the stage of its depth, any other in the latest
  * stage of what it waits for. So the stage never falls along an edge, which is what keeps clusters convex and their quotient
- * acyclic (cluster.c). Without anything offloaded there is one stage. */
+ * acyclic (cluster.c). Without anything offloaded and outside of a job there is one stage. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -23,8 +23,10 @@ typedef struct crossing {
     int32_t n_depths;
 } crossing;
 
-static bool is_offloading(const td_plan *plan)
+static bool is_cut(const td_plan *plan)
 {
+    if (plan->in_job && plan->training)
+        return true;
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         if (plan->values[v].offloaded)
             return true;
@@ -61,9 +63,11 @@ static int64_t bytes_of(const td_plan *plan, int32_t value)
 static void add_gradient(const td_plan *plan, int32_t copy, const int32_t *depth, crossing *c)
 {
     const td_node *node = &plan->graph->nodes[copy];
+    if (plan->nodes[copy].lane != TD_QUEUE_TO_HOST)
+        return;
     int32_t made = td_graph_behind_views(plan->graph, node->inputs[0]);
     int32_t maker = plan->graph->values[made].producer;
-    if (plan->nodes[copy].lane != TD_QUEUE_TO_HOST || maker < 0 || plan->graph->nodes[maker].phase != TD_BACKWARD)
+    if (maker < 0 || plan->graph->nodes[maker].phase != TD_BACKWARD)
         return;
     c->gradients[depth[maker]] += bytes_of(plan, node->inputs[0]);
     c->total_gradients += bytes_of(plan, node->inputs[0]);
@@ -175,7 +179,7 @@ td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const i
     crossing c = {0};
     int32_t *depth = NULL, *stage_at = NULL;
     td_status *status = NULL;
-    if (!is_offloading(plan))
+    if (!is_cut(plan))
         return NULL;
     TD_TRY_OR(status, done, TD_NEW(depth, plan->graph->n_nodes + 1));
     c.n_depths = find_depths(plan, edges, order, depth);

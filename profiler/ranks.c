@@ -43,6 +43,13 @@ static void add_steps(const td_ranks *ranks, const td_trace *trace, td_rank_time
     }
 }
 
+/* A rank comes to a step's sums when its first one begins. */
+static void note_arrival(const td_ranks *ranks, int64_t at, int32_t index, int64_t time_ns)
+{
+    int64_t *arrival = &ranks->arrivals_ns[at * ranks->job->n + index];
+    *arrival = *arrival == INT64_MIN || time_ns < *arrival ? time_ns : *arrival;
+}
+
 static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event *e)
 {
     td_rank_times *times = &ranks->times[index];
@@ -64,7 +71,7 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
         break;
     case TD_RECORD_ALL_REDUCE:
         add_work(&times->sum, e);
-        ranks->arrivals_ns[at * ranks->job->n + index] = td_rank_time(&ranks->job->ranks[index], e->begin_ns);
+        note_arrival(ranks, at, index, td_rank_time(&ranks->job->ranks[index], e->begin_ns));
         break;
     default:
         break;

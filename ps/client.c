@@ -194,6 +194,7 @@ void td_client_fill(td_job *job)
                               .offer = td_client_offer,
                               .apply = td_client_apply,
                               .forget = td_client_forget,
+                              .send = td_client_send,
                               .sum = td_client_sum,
                               .read = td_client_read,
                               .write = td_client_write,

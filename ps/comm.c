@@ -519,6 +519,14 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
     pthread_mutex_unlock(&comm->mutex);
 }
 
+bool td_comm_is_through(td_comm *comm, const td_parcel *parcel)
+{
+    pthread_mutex_lock(&comm->mutex);
+    const bool through = parcel->done;
+    pthread_mutex_unlock(&comm->mutex);
+    return through;
+}
+
 /* The failure of the job, once the communication thread has let go of every buffer. */
 static td_status *failed(td_comm *comm)
 {

@@ -141,6 +141,8 @@ td_status *td_comm_buffer_room(td_comm *comm, td_buffer *buffer, int64_t bytes) 
 void td_comm_buffer_free(td_comm *comm, td_buffer *buffer);
 /* Whether a rank of the job shares memory with this one. This one does not count. */
 bool td_comm_is_near(const td_comm *comm, int32_t rank);
+/* Whether td_comm_wait would not wait. */
+bool td_comm_is_through(td_comm *comm, const td_parcel *parcel);
 /* Until the parcel is through. An error is the job's failure, a copy for each who waits. */
 td_status *td_comm_wait(td_comm *comm, td_parcel *parcel) TD_MUST_USE;
 /* The next request of any rank; *out NULL: the job ends. Errors: its failure. */

@@ -107,7 +107,7 @@ td_job_cached td_job_count_cached(const td_job *job)
 static void release_worker(td_job *job, td_comm *comm)
 {
     td_client_release(job, comm);
-    td_job_release_sums(job);
+    td_job_release_sums(job, comm);
     td_free(job->replica_worker);
     job->replica_worker = NULL;
     td_row_cache_destroy(job->cache);

@@ -133,8 +133,11 @@ void td_row_cache_destroy(td_row_cache *cache);
 td_job_cached td_row_cache_count(const td_row_cache *cache);
 
 /* ---- sum.c ---- */
-td_status *td_client_sum(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n,
+td_status *td_client_send(void *self, const td_remote_bucket *bucket, const td_tensor *values,
+                          const td_remote_place *place) TD_MUST_USE;
+td_status *td_client_sum(void *self, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
                          const td_remote_place *place) TD_MUST_USE;
-void td_job_release_sums(td_job *job);
+/* comm: NULL once that is closed. */
+void td_job_release_sums(td_job *job, td_comm *comm);
 
 #endif

@@ -20,13 +20,9 @@ static int64_t bytes_of(int64_t rows, int64_t dim)
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------------- */
 
-int64_t td_rank_rows_room(int32_t losses, const td_tensor *sums, int32_t n)
+int64_t td_rank_rows_room(int32_t losses, int64_t gradient_bytes)
 {
-    int64_t bytes = (int64_t)sizeof(int64_t) + losses * (int64_t)sizeof(td_micro_loss);
-    for (int32_t i = 0; i < n; i++)
-        if (sums[i].kind == TD_ROW_SPARSE)
-            bytes += bytes_of(sums[i].entries, td_row_elements(&sums[i]));
-    return bytes;
+    return (int64_t)sizeof(int64_t) + losses * (int64_t)sizeof(td_micro_loss) + gradient_bytes;
 }
 
 /* n rows of a gradient, ascending. */

@@ -13,8 +13,9 @@ typedef struct td_micro_loss {
 } td_micro_loss;
 
 int64_t td_row_elements(const td_tensor *gradient);
-/* Bytes that no message is longer than: of at most so many losses, and of gradients of which the sums have room for any replica's. */
-int64_t td_rank_rows_room(int32_t losses, const td_tensor *sums, int32_t n);
+/* Bytes, a multiple of 8, that no message is longer than: of at most so many losses, and of gradients that have room for so many
+ * bytes of counts, keys and rows, each a multiple of 8. */
+int64_t td_rank_rows_room(int32_t losses, int64_t gradient_bytes);
 /* Writes it, without rows where there are no losses; returns its bytes. `order` is memory that is used again. */
 td_status *td_rank_rows_write(char *message, const td_micro_loss *losses, int64_t n_losses, const td_tensor *gradients,
                               int32_t n, td_row_order *order, int64_t *out_bytes) TD_MUST_USE;

@@ -65,6 +65,12 @@ enum {
     TD_REMOTE_WINDOWS = -5 /* one number, for all owners */
 };
 
+/* Some of the gradients that the replicas sum up; the first bucket has the loss alone. */
+typedef struct td_remote_bucket {
+    int32_t index, n;   /* n gradients */
+    int64_t rows_bytes; /* that counts, keys and rows of the row-sparse ones may have, each a multiple of 8 */
+} td_remote_bucket;
+
 struct td_remote {
     void *self;
     int32_t replicas, own; /* of a window; those that this rank runs */
@@ -87,10 +93,15 @@ struct td_remote {
     td_status *(*apply)(void *self, const td_remote_part *parts, int32_t n, float factor);
     /* Or they forget it. */
     td_status *(*forget)(void *self);
-    /* outputs[i] = the sum of inputs[i] over the replicas, in their order; those without samples are left out. The first input
-     * is the loss, f32 [1], of which the mean over all micro-batches is taken, by weight. Called in every micro-batch; the
-     * other inputs are read in a replica's last one, the outputs are there after the window's. */
-    td_status *(*sum)(void *self, const td_tensor *inputs, td_tensor *outputs, int32_t n, const td_remote_place *place);
+    /* A bucket of gradients leaves: called in every micro-batch, in the order of the buckets, and reads in a replica's last one. Bucket 0
+     * is the loss, f32 [1], and is read in each. Does not wait for other ranks. */
+    td_status *(*send)(void *self, const td_remote_bucket *bucket, const td_tensor *values,
+                       const td_remote_place *place);
+    /* After all buckets have left; bucket 0 first. sums[i] = the sum of values[i] over the replicas, in their order; those without samples
+     * are left out. Of the loss it is the mean over all micro-batches, by weight. The sums are there after a window's last
+     * micro-batch. */
+    td_status *(*sum)(void *self, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
+                      const td_remote_place *place);
     /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
                        void *out_rows, int64_t *out_n);

@@ -325,6 +325,24 @@ static td_status *apply(const td_plan *plan, const td_kernel_call *call, const i
     return status;
 }
 
+/* rank_send, rank_sum: see graph/ops/rank_sum.c. */
+static td_status *send_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
+{
+    const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
+                                     .n = call->n_inputs - 1,
+                                     .rows_bytes = td_attr_int(call->attrs, call->n_attrs, "rows_bytes", 0)};
+    *(float *)call->outputs[0].data = 0;
+    return plan->remote->send(plan->remote->self, &bucket, call->inputs + 1, place);
+}
+
+static td_status *sum_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
+{
+    const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
+                                     .n = call->n_outputs};
+    return plan->remote->sum(plan->remote->self, &bucket, call->inputs + call->n_inputs - call->n_outputs,
+                             (td_tensor *)(uintptr_t)call->outputs, place);
+}
+
 td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
                          const td_remote_place *place)
 {
@@ -336,6 +354,5 @@ td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const 
         return push(plan, call, OFFER_INPUTS, tables, place);
     if (strcmp(call->op, "ps_apply") == 0)
         return apply(plan, call, tables);
-    return plan->remote->sum(plan->remote->self, call->inputs, (td_tensor *)(uintptr_t)call->outputs, call->n_inputs,
-                             place);
+    return strcmp(call->op, "rank_send") == 0 ? send_bucket(plan, call, place) : sum_bucket(plan, call, place);
 }

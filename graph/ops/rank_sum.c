@@ -1,24 +1,55 @@
-/* rank_sum: values summed over the replicas of a distributed job, in their order. Made by the planner (partition/exchange.c) of
- * all gradients at once. The first input is the loss, of which it makes the mean over the window.
+/* rank_send, rank_sum: values summed over the replicas of a distributed job, in their order. Made by the planner
+ * (partition/exchange.c) of all gradients, in buckets; the first bucket is the loss alone, of which the mean over the window is made.
+ *
+ * rank_send takes a bucket away once its values are there, and waits for nobody. It gives a word, which the next bucket's takes, so
+ * that all ranks send in one order, and which all rank_sum take from the last, so that nobody waits before all have left.
  *
  * Dense values are summed element by element. Of a row-sparse one a row is the sum over the replicas that have it, so the result
- * has room for the rows of all. The runtime runs it through the job (runtime/remote.h). */
+ * has room for the rows of all. The runtime runs both through the job (runtime/remote.h). */
 #include "graph/op.h"
 
-static const td_attr_spec attrs[] = {
-    {.name = "outputs", .type = TD_ATTR_INT, .required = true, .help = "as many as inputs"},
-    {.name = "replicas", .type = TD_ATTR_INT, .required = true, .help = "how many there are"},
+enum { BEFORE_SENT = 1, BEFORE_SUMMED = 2 /* inputs that are not values */ };
+
+static const td_attr_spec send_attrs[] = {
+    {.name = "bucket", .type = TD_ATTR_INT, .required = true, .help = "which; the first has the loss"},
+    {.name = "rows_bytes",
+     .type = TD_ATTR_INT,
+     .required = true,
+     .help = "room for counts, keys and rows of row-sparse values"},
     {0}};
 
-static td_status *infer(td_infer *infer)
+static const td_attr_spec sum_attrs[] = {
+    {.name = "outputs", .type = TD_ATTR_INT, .required = true, .help = "as many as values"},
+    {.name = "replicas", .type = TD_ATTR_INT, .required = true, .help = "how many there are"},
+    {.name = "bucket", .type = TD_ATTR_INT, .required = true, .help = "which; the first has the loss"},
+    {0}};
+
+static td_status *require_values(const td_infer *infer, int32_t before)
 {
-    const int64_t replicas = td_attr_int(infer->attrs, infer->n_attrs, "replicas", 1);
-    if (infer->n_inputs != infer->n_outputs)
-        return TD_SHAPE_ERROR(infer, "%d inputs, %d outputs", infer->n_inputs, infer->n_outputs);
-    for (int32_t i = 0; i < infer->n_inputs; i++) {
+    for (int32_t i = before; i < infer->n_inputs; i++) {
         const td_type *in = &infer->inputs[i];
         if (in->dtype != TD_F32 || (in->kind != TD_DENSE && in->kind != TD_ROW_SPARSE))
             return TD_SHAPE_ERROR(infer, "input %d must be f32, dense or row-sparse", i);
+    }
+    return NULL;
+}
+
+static td_status *send_infer(td_infer *infer)
+{
+    const td_dim one = td_dim_constant(1);
+    TD_TRY(require_values(infer, BEFORE_SENT));
+    infer->outputs[0] = (td_type){.kind = TD_DENSE, .dtype = TD_F32, .shape = td_shape_of(1, &one)};
+    return NULL;
+}
+
+static td_status *sum_infer(td_infer *infer)
+{
+    const int64_t replicas = td_attr_int(infer->attrs, infer->n_attrs, "replicas", 1);
+    if (infer->n_inputs != infer->n_outputs + BEFORE_SUMMED)
+        return TD_SHAPE_ERROR(infer, "%d inputs, %d outputs", infer->n_inputs, infer->n_outputs);
+    TD_TRY(require_values(infer, BEFORE_SUMMED));
+    for (int32_t i = 0; i < infer->n_outputs; i++) {
+        const td_type *in = &infer->inputs[BEFORE_SUMMED + i];
         infer->outputs[i] = *in;
         if (in->kind != TD_ROW_SPARSE)
             continue;
@@ -29,23 +60,45 @@ static td_status *infer(td_infer *infer)
     return NULL;
 }
 
-static void cost(const td_kernel_call *call, td_cost *out)
+static void send_cost(const td_kernel_call *call, td_cost *out)
 {
     *out = (td_cost){0};
-    for (int32_t i = 0; i < call->n_inputs; i++) {
+    for (int32_t i = BEFORE_SENT; i < call->n_inputs; i++)
         out->bytes_read += (double)td_tensor_bytes(&call->inputs[i]);
+    out->bytes_written = out->bytes_read;
+}
+
+static void sum_cost(const td_kernel_call *call, td_cost *out)
+{
+    *out = (td_cost){0};
+    for (int32_t i = 0; i < call->n_outputs; i++) {
+        out->bytes_read += (double)td_tensor_bytes(&call->inputs[BEFORE_SUMMED + i]);
         out->bytes_written += (double)td_tensor_bytes(&call->outputs[i]);
     }
 }
 
+const td_op td_op_rank_send = {
+    .name = "rank_send",
+    .summary = "a bucket of gradients on its way to the other ranks of a distributed job",
+    .inputs = {{"before", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL}, {"x", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
+    .outputs = {{"sent", 0}},
+    .attrs = send_attrs,
+    .flags = TD_OP_INTERNAL | TD_OP_HOST_ONLY | TD_OP_REMOTE,
+    .infer = send_infer,
+    .no_gradient = "it sends gradients",
+    .cost = send_cost,
+};
+
 const td_op td_op_rank_sum = {
     .name = "rank_sum",
     .summary = "sums over the replicas of a distributed job, in their order",
-    .inputs = {{"x", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
+    .inputs = {{"sent", TD_PORT_NO_GRADIENT},
+               {"loss", TD_PORT_NO_GRADIENT | TD_PORT_OPTIONAL},
+               {"x", TD_PORT_NO_GRADIENT | TD_PORT_VARIADIC}},
     .outputs = {{"sum", TD_PORT_VARIADIC}},
-    .attrs = attrs,
+    .attrs = sum_attrs,
     .flags = TD_OP_INTERNAL | TD_OP_HOST_ONLY | TD_OP_REMOTE,
-    .infer = infer,
+    .infer = sum_infer,
     .no_gradient = "it sums gradients",
-    .cost = cost,
+    .cost = sum_cost,
 };

@@ -1,0 +1,450 @@
+/* See bucket.h. */
+#include "ps/bucket.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+enum { MOST_BUCKETS = 1 << 10 }; /* of a window: numbers of messages */
+
+static bool is_sparse(const td_tensor *t)
+{
+    return t->kind == TD_ROW_SPARSE;
+}
+
+/* Whether workers add up, stretch by stretch: there is something, and MPI does not. */
+static bool is_ordered(const td_job *job, const td_bucket *b)
+{
+    return b->length && job->options.dense_sync == TD_DENSE_ORDERED;
+}
+
+static int64_t first_of(const td_job *job, const td_bucket *b, int32_t worker)
+{
+    return td_range(b->length, worker, job->workers);
+}
+
+static int64_t number_of(const td_bucket *b)
+{
+    return b->window * MOST_BUCKETS + b->index;
+}
+
+/* Of what a replica sends to a worker. */
+static uint64_t number_to(const td_job *job, const td_bucket *b, int32_t replica, int32_t to)
+{
+    const uint64_t n = (uint64_t)number_of(b) * (uint64_t)job->replicas + (uint64_t)replica;
+    return n * (uint64_t)job->workers + (uint64_t)to;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
+
+/* An array of a bucket's and its bytes. */
+typedef struct part {
+    void *place;
+    int64_t bytes;
+} part;
+
+/* Cuts memory into parts; with a NULL base only counts. */
+static int64_t cut(const part *parts, size_t n, char *base)
+{
+    int64_t at = 0;
+    for (size_t i = 0; i < n; at += (parts[i++].bytes + 7) / 8 * 8)
+        if (base)
+            *(char **)parts[i].place = base + at;
+    return at;
+}
+
+static td_status *cut_private(const td_job *job, td_bucket *b)
+{
+    const int64_t replicas = job->replicas, workers = job->workers, parcel = sizeof(td_parcel);
+    const part parts[] = {{&b->of, replicas * (int64_t)sizeof *b->of},
+                          {&b->rows_parcels, replicas * parcel},
+                          {&b->dense_parcels, replicas * parcel},
+                          {&b->sums_in, workers * parcel},
+                          {&b->sums_out, workers * parcel},
+                          {&b->out, 2 * job->remote.own * workers * parcel},
+                          {&b->by_mpi, parcel},
+                          {&b->rows_in, replicas * b->rows_room},
+                          {&b->theirs, replicas * b->longest * (int64_t)sizeof(float)},
+                          {&b->sums, b->length * (int64_t)sizeof(float)}};
+    const size_t n = sizeof parts / sizeof *parts;
+    const int64_t bytes = cut(parts, n, NULL);
+    if (bytes > b->room_bytes) {
+        td_free(b->room);
+        b->room_bytes = 0;
+        b->room = td_realloc(NULL, (size_t)bytes, 1);
+        if (!b->room)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
+        b->room_bytes = bytes;
+    }
+    (void)cut(parts, n, b->room);
+    return NULL;
+}
+
+static td_status *cut_shared(const td_job *job, td_bucket *b)
+{
+    const int64_t own = job->remote.own, summed = is_ordered(job, b) ? b->longest : b->length;
+    const part parts[] = {{&b->rows_out, own * b->rows_room},
+                          {&b->mine, own * b->length * (int64_t)sizeof(float)},
+                          {&b->sum, summed * (int64_t)sizeof(float)}};
+    const size_t n = sizeof parts / sizeof *parts;
+    TD_TRY(td_comm_buffer_room(job->comm, &b->shared, cut(parts, n, NULL) + 1));
+    (void)cut(parts, n, b->shared.data);
+    return NULL;
+}
+
+/* Buffers grow, and stay. What is expected is of the layout of the window before: that of one plan. */
+static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gradients, const td_remote_bucket *of,
+                            int32_t most_micro)
+{
+    const bool has_rows = !of->index || of->rows_bytes;
+    const int64_t rows_room = has_rows ? td_rank_rows_room(most_micro, of->rows_bytes) : 0;
+    int64_t length = 0;
+    for (int32_t i = 0; i < of->n; i++)
+        length += is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
+    if (b->expects && (length != b->length || rows_room != b->rows_room))
+        return TD_ERROR(TD_INTERNAL, "bucket %d of a window is not that of the window before", of->index);
+    if (b->expects)
+        return NULL;
+    b->length = length;
+    b->rows_room = rows_room;
+    b->longest = length ? length / job->workers + 1 : 0;
+    TD_TRY(cut_private(job, b));
+    return cut_shared(job, b);
+}
+
+void td_bucket_free(td_bucket *b, td_comm *comm)
+{
+    td_comm_buffer_free(comm, &b->shared);
+    td_free(b->room);
+    td_free(b);
+}
+
+/* ---- a window begins ----------------------------------------------------------------------------------------------------------- */
+
+static td_status *wait_others(const td_job *job, td_parcel *parcels)
+{
+    for (int32_t w = 0; w < job->workers; w++)
+        if (w != job->worker)
+            TD_TRY(td_comm_wait(job->comm, &parcels[w]));
+    return NULL;
+}
+
+/* Until nobody reads this worker's memory any more. */
+static td_status *settle(const td_job *job, td_bucket *b)
+{
+    for (int64_t i = 0; i < b->n_out; i++)
+        TD_TRY(td_comm_wait(job->comm, &b->out[i]));
+    if (b->spreads)
+        TD_TRY(wait_others(job, b->sums_out));
+    b->n_out = 0;
+    b->spreads = false;
+    return NULL;
+}
+
+/* What the others' replicas will send. */
+static void expect(td_job *job, td_bucket *b)
+{
+    for (int32_t r = 0; r < job->replicas; r++) {
+        if (td_job_runs(job, r))
+            continue;
+        const td_parcel from = {.peer = job->worker_ranks[job->replica_worker[r]],
+                                .number = number_to(job, b, r, job->worker),
+                                .by_reference = true};
+        b->rows_parcels[r] = b->dense_parcels[r] = from;
+        b->rows_parcels[r].kind = TD_TELL_ROWS;
+        b->rows_parcels[r].data = b->rows_in + r * b->rows_room;
+        b->rows_parcels[r].bytes = b->rows_room;
+        if (b->rows_room)
+            td_comm_receive(job->comm, &b->rows_parcels[r]);
+        b->dense_parcels[r].kind = TD_TELL_SEGMENT;
+        b->dense_parcels[r].data = b->theirs + r * b->longest;
+        b->dense_parcels[r].bytes = b->longest * (int64_t)sizeof(float);
+        if (is_ordered(job, b))
+            td_comm_receive(job->comm, &b->dense_parcels[r]);
+    }
+    b->expects = true;
+}
+
+td_status *td_bucket_begin(td_job *job, td_bucket *b, int64_t window)
+{
+    TD_TRY(settle(job, b));
+    b->window = window;
+    b->done = 0;
+    b->expects = b->folded = false;
+    if (b->room)
+        expect(job, b);
+    return NULL;
+}
+
+/* ---- what a replica brings ----------------------------------------------------------------------------------------------------- */
+
+static void pack(const td_tensor *gradients, int32_t n, float *at)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t count = is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
+        if (count)
+            memcpy(at, gradients[i].data, (size_t)count * sizeof *at);
+        at += count;
+    }
+}
+
+static void post(td_job *job, td_bucket *b, const td_parcel *parcel)
+{
+    td_parcel *out = &b->out[b->n_out++];
+    *out = *parcel;
+    td_comm_send(job->comm, out);
+}
+
+/* To every other worker: rows, and the stretch that it owns. */
+static void tell(td_job *job, td_bucket *b, int32_t replica, const td_bucket_news *news, char *rows, float *dense)
+{
+    for (int32_t w = 0; w < job->workers; w++) {
+        const int64_t begin = first_of(job, b, w), count = news->n_losses ? first_of(job, b, w + 1) - begin : 0;
+        td_parcel parcel = {.peer = job->worker_ranks[w],
+                            .number = number_to(job, b, replica, w),
+                            .words = {(uint64_t)news->n_losses, news->stops},
+                            .buffer = &b->shared};
+        if (w == job->worker)
+            continue;
+        parcel.kind = TD_TELL_ROWS;
+        parcel.data = rows;
+        parcel.bytes = b->rows_bytes;
+        if (b->rows_room)
+            post(job, b, &parcel);
+        parcel.kind = TD_TELL_SEGMENT;
+        parcel.data = dense + begin;
+        parcel.bytes = count * (int64_t)sizeof(float);
+        if (is_ordered(job, b))
+            post(job, b, &parcel);
+    }
+}
+
+static void add(float *restrict sum, const float *restrict more, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += more[i];
+}
+
+/* This worker's replicas in their order; the others' are added by MPI. */
+static void begin_by_mpi(td_job *job, td_bucket *b)
+{
+    memset(b->sum, 0, (size_t)b->length * sizeof *b->sum);
+    for (int32_t i = 0; i < job->remote.own; i++)
+        if (b->of[job->remote.first + i].samples)
+            add(b->sum, b->mine + i * b->length, b->length);
+    *b->by_mpi = (td_parcel){
+        .peer = job->worker_ranks[job->worker], .data = b->sum, .bytes = b->length * (int64_t)sizeof *b->sum};
+    td_comm_add_up(job->comm, b->by_mpi);
+}
+
+td_status *td_bucket_send(td_job *job, td_bucket *b, const td_remote_place *place, const td_bucket_news *news,
+                          const td_tensor *gradients, const td_remote_bucket *of)
+{
+    if (b->done == job->remote.own || !td_job_runs(job, place->replica))
+        return TD_ERROR(TD_INTERNAL, "worker %d does not run replica %d", job->worker, place->replica);
+    const int32_t n = of->n;
+    TD_TRY(make_room(job, b, gradients, of, place->most_micro));
+    if (!b->expects)
+        expect(job, b);
+    char *rows = b->rows_out + b->done * b->rows_room;
+    float *dense = b->mine + b->done * b->length;
+    if (b->rows_room)
+        TD_TRY(td_rank_rows_write(rows, news->losses, news->n_losses, gradients, n, news->order, &b->rows_bytes));
+    if (news->n_losses)
+        pack(gradients, n, dense);
+    tell(job, b, place->replica, news, rows, dense);
+    b->of[place->replica] = (td_contribution){rows, dense + first_of(job, b, job->worker), news->n_losses};
+    b->done++;
+    if (b->done == job->remote.own && b->length && !is_ordered(job, b))
+        begin_by_mpi(job, b);
+    return NULL;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------------------------ */
+
+bool td_bucket_is_here(td_job *job, td_bucket *b)
+{
+    if (b->done < job->remote.own)
+        return false;
+    for (int32_t r = 0; r < job->replicas && is_ordered(job, b); r++)
+        if (!td_job_runs(job, r) && !td_comm_is_through(job->comm, &b->dense_parcels[r]))
+            return false;
+    return true;
+}
+
+/* Another worker's replica; it has as many bytes as its samples say. */
+static td_status *take_stretch(td_job *job, td_bucket *b, int32_t replica, int64_t n)
+{
+    td_parcel *parcel = &b->dense_parcels[replica];
+    TD_TRY(td_comm_wait(job->comm, parcel));
+    if (parcel->bytes != (parcel->words[0] ? n * (int64_t)sizeof(float) : 0))
+        return TD_ERROR(TD_INTERNAL,
+                        "rank %d on %s sends %" PRId64 " bytes, which are no part of the sums of window %" PRId64,
+                        parcel->peer, td_comm_host(job->comm, parcel->peer), parcel->bytes, b->window);
+    b->of[replica].mine = parcel->data;
+    b->of[replica].samples = (int64_t)parcel->words[0];
+    return NULL;
+}
+
+/* The stretch that this worker owns. */
+static td_status *fold_mine(td_job *job, td_bucket *b)
+{
+    const int64_t n = first_of(job, b, job->worker + 1) - first_of(job, b, job->worker);
+    bool any = false;
+    for (int32_t r = 0; r < job->replicas; r++) {
+        const bool own = td_job_runs(job, r);
+        if (!own)
+            TD_TRY(take_stretch(job, b, r, n));
+        if (b->of[r].samples && n && any)
+            add(b->sum, b->of[r].mine, n);
+        else if (b->of[r].samples && n)
+            memcpy(b->sum, b->of[r].mine, (size_t)n * sizeof *b->sum);
+        any = any || b->of[r].samples;
+        if (!own)
+            td_comm_release(job->comm, &b->dense_parcels[r]);
+    }
+    return NULL;
+}
+
+static void spread(td_job *job, td_bucket *b)
+{
+    const int64_t n = first_of(job, b, job->worker + 1) - first_of(job, b, job->worker);
+    for (int32_t w = 0; w < job->workers; w++) {
+        const int64_t begin = first_of(job, b, w), count = first_of(job, b, w + 1) - begin;
+        if (w == job->worker)
+            continue;
+        b->sums_in[w] = (td_parcel){.peer = job->worker_ranks[w],
+                                    .kind = TD_TELL_SUM,
+                                    .number = td_job_number(job, number_of(b), w, job->worker)};
+        b->sums_out[w] = b->sums_in[w];
+        b->sums_in[w].data = b->sums + begin;
+        b->sums_in[w].bytes = count * (int64_t)sizeof(float);
+        b->sums_in[w].by_reference = true;
+        b->sums_out[w].number = td_job_number(job, number_of(b), job->worker, w);
+        b->sums_out[w].data = b->sum;
+        b->sums_out[w].bytes = n * (int64_t)sizeof(float);
+        b->sums_out[w].buffer = &b->shared;
+        td_comm_receive(job->comm, &b->sums_in[w]);
+        td_comm_send(job->comm, &b->sums_out[w]);
+    }
+    b->spreads = true;
+}
+
+td_status *td_bucket_fold(td_job *job, td_bucket *b)
+{
+    if (b->folded || !is_ordered(job, b))
+        return NULL;
+    TD_TRY(fold_mine(job, b));
+    spread(job, b);
+    b->folded = true;
+    return NULL;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------------ */
+
+td_status *td_bucket_gather_rows(td_job *job, td_bucket *b, const td_tensor *gradients, int32_t n, bool *stops)
+{
+    for (int32_t r = 0; r < job->replicas; r++) {
+        td_parcel *parcel = &b->rows_parcels[r];
+        if (td_job_runs(job, r))
+            continue;
+        TD_TRY(td_comm_wait(job->comm, parcel));
+        TD_TRY(td_rank_rows_check(parcel->data, parcel->bytes, (int64_t)parcel->words[0], gradients, n));
+        b->of[r].rows = parcel->data;
+        *stops = *stops || parcel->words[1];
+    }
+    return NULL;
+}
+
+void td_bucket_release_rows(td_job *job, const td_bucket *b)
+{
+    for (int32_t r = 0; r < job->replicas; r++)
+        if (!td_job_runs(job, r))
+            td_comm_release(job->comm, &b->rows_parcels[r]);
+}
+
+static td_status *fold_gradient(const td_job *job, const char **at, const td_tensor *gradient, const td_tensor *sum,
+                                td_fold *fold)
+{
+    td_fold_rows rows = td_rank_rows_next(&at[0], gradient);
+    td_fold_begin(fold, &rows);
+    for (int32_t r = 1; r < job->replicas; r++) {
+        rows = td_rank_rows_next(&at[r], gradient);
+        TD_TRY(td_fold_add(fold, &rows));
+    }
+    rows = td_fold_result(fold);
+    if (rows.n > sum->entries)
+        return TD_ERROR(TD_INTERNAL, "a sum of %lld rows has room for %lld", (long long)rows.n,
+                        (long long)sum->entries);
+    *(int64_t *)sum->count = rows.n;
+    if (rows.n) {
+        memcpy(sum->index, rows.keys, (size_t)rows.n * sizeof *rows.keys);
+        memcpy(sum->data, rows.rows, (size_t)(rows.n * rows.dim) * sizeof *rows.rows);
+    }
+    return NULL;
+}
+
+static td_status *fold_rows(const td_job *job, const td_bucket *b, const td_tensor *gradients, const td_tensor *sums,
+                            int32_t n)
+{
+    const char **at = NULL; /* where each replica's message is being read */
+    td_fold fold = {0};
+    td_status *status = TD_NEW(at, job->replicas);
+    for (int32_t r = 0; r < job->replicas && !status; r++)
+        at[r] = td_rank_rows_begin(b->of[r].rows);
+    for (int32_t i = 0; i < n && !status; i++)
+        if (is_sparse(&gradients[i]))
+            status = fold_gradient(job, at, &gradients[i], &sums[i], &fold);
+    td_fold_deinit(&fold);
+    td_free(at);
+    return status;
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------------------------- */
+
+/* A stretch of the vector to where it belongs. */
+static void unpack(const float *from, int64_t begin, int64_t end, const td_tensor *sums, int32_t n)
+{
+    int64_t at = 0; /* of the tensor */
+    for (int32_t i = 0; i < n && at < end; i++) {
+        const int64_t count = is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
+        const int64_t first = begin > at ? begin : at, last = end < at + count ? end : at + count;
+        if (first < last)
+            memcpy((float *)sums[i].data + (first - at), from + (first - begin), (size_t)(last - first) * sizeof *from);
+        at += count;
+    }
+}
+
+static td_status *take_sums(td_job *job, td_bucket *b, const td_tensor *sums, int32_t n)
+{
+    if (!is_ordered(job, b)) {
+        TD_TRY(td_comm_wait(job->comm, b->by_mpi));
+        unpack(b->sum, 0, b->length, sums, n);
+        return NULL;
+    }
+    for (int32_t w = 0; w < job->workers; w++) {
+        td_parcel *parcel = &b->sums_in[w];
+        const bool own = w == job->worker;
+        if (!own)
+            TD_TRY(td_comm_wait(job->comm, parcel));
+        unpack(own ? b->sum : parcel->data, first_of(job, b, w), first_of(job, b, w + 1), sums, n);
+        if (!own)
+            td_comm_release(job->comm, parcel);
+    }
+    return NULL;
+}
+
+td_status *td_bucket_finish(td_job *job, td_bucket *b, const td_tensor *gradients, const td_tensor *sums, int32_t n)
+{
+    bool stops = false;
+    if (b->length)
+        TD_TRY(take_sums(job, b, sums, n));
+    if (!b->rows_room)
+        return NULL;
+    TD_TRY(td_bucket_gather_rows(job, b, gradients, n, &stops));
+    TD_TRY(fold_rows(job, b, gradients, sums, n));
+    td_bucket_release_rows(job, b);
+    return NULL;
+}
