@@ -123,6 +123,7 @@ static void test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits(voi
 
 int main(void)
 {
+    signal(SIGINT, SIG_DFL); /* where a shell runs this in the background it is ignored, and a child keeps that */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
         cmocka_unit_test(test_a_reader_that_goes_away_costs_no_checkpoint),
