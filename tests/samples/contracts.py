@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs this in the background; a child keeps that
+
 from runs import SKIPPED, Runs, check, expect_same_parameters, shared_data
 
 STEPS = 50
