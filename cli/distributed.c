@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/launcher.h"
 #include "cli/version.h"
 #include "runtime/remote.h"
 
@@ -78,10 +79,8 @@ static td_status *share_cores(td_config *config, const td_job *job)
 /* mpirun kills the others when a process dies, unless it was told not to. */
 static bool recovers(td_section root)
 {
-    const char *wanted = td_section_string(root, "ps.recovery"), *told = getenv("OMPI_MCA_orte_enable_recovery");
-    if (strcmp(wanted, "auto") != 0)
-        return !strcmp(wanted, "on");
-    return told && (!strcmp(told, "1") || !strcmp(told, "true"));
+    const char *wanted = td_section_string(root, "ps.recovery");
+    return !strcmp(wanted, "auto") ? td_launcher_leaves_others() : !strcmp(wanted, "on");
 }
 
 td_status *td_distributed_open(td_config *config, td_distributed *out)

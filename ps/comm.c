@@ -597,6 +597,11 @@ void td_comm_end_requests(td_comm *comm)
 
 /* ---- going on ------------------------------------------------------------------------------------------------------------- */
 
+bool td_comm_recovers(const td_comm *comm)
+{
+    return comm->options.recover;
+}
+
 bool td_comm_may_recover(td_comm *comm)
 {
     pthread_mutex_lock(&comm->mutex);

@@ -57,7 +57,7 @@ typedef struct td_comm_options {
     double notice_s;               /* so long a silence is worth a warning; 0: 2 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
     bool all_far;                  /* ranks of one host share no memory: for tests */
-    bool recover;                  /* a loss is no failure: see td_comm_recover */
+    bool recover;                  /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
     bool adds_up;                  /* td_comm_add_up will be called; not with `recover` */
     int32_t apart;                 /* the last ranks, which do not call it */
     atomic_bool *asked_to_stop;    /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
@@ -150,6 +150,8 @@ td_status *td_comm_next_request(td_comm *comm, td_request **out_request) TD_MUST
 void td_comm_free_request(td_comm *comm, td_request *request);
 /* No rank will send a request any more: whoever waits for one returns. */
 void td_comm_end_requests(td_comm *comm);
+/* Whether one of the ranks has options.recover: all have it then. */
+bool td_comm_recovers(const td_comm *comm);
 /* With options.recover: whether calls fail now because ranks are lost, and td_comm_recover is to be called. True once
  * nothing under way touches callers' memory any more. */
 bool td_comm_may_recover(td_comm *comm);

@@ -18,7 +18,8 @@
 enum {
     BEAT_NS = 250000000,
     SLEPT_NS = 1000000000, /* between two turns: this process did not run */
-    WORDS_NS = 1000000000  /* for telling the others why this rank ends */
+    WORDS_NS = 1000000000, /* for telling the others why this rank ends */
+    SPEECH_NS = 500000000  /* for the one that tells the user */
 };
 
 /* ---- meeting ---------------------------------------------------------------------------------------------------------------- */
@@ -66,6 +67,7 @@ td_status *td_engine_meet(td_comm_engine *e)
                      .fingerprint = comm->options.fingerprint,
                      .token = td_near_token(comm->near),
                      .bell_file = td_near_file(comm->near),
+                     .recovers = comm->options.recover,
                      .cores = cores_allowed(),
                      .online = (int32_t)sysconf(_SC_NPROCESSORS_ONLN)},
              *all = NULL;
@@ -81,6 +83,7 @@ td_status *td_engine_meet(td_comm_engine *e)
         td_peer *peer = &comm->peers[r];
         *peer = (td_peer){.hello = all[r], .heard_ns = td_clock_ns(), .process = -1};
         (void)snprintf(peer->name, sizeof peer->name, "rank %d", r);
+        comm->options.recover = comm->options.recover || all[r].recovers;
         bool near = strcmp(peer->hello.host, mine.host) == 0 && peer->hello.pid_space == mine.pid_space;
         peer->near = near && r != comm->rank;
         if (peer->near)
@@ -236,17 +239,24 @@ static bool all_told(const td_comm *comm)
     return true;
 }
 
-/* Whether somebody that speaks before this rank knows of the failure. Who is lost or gone without a word does not speak. */
-static bool others_speak(const td_comm *comm)
+/* Who tells the user of the failure: of those that know of it the speaker, else the first. Who is lost or gone without a word does
+ * not speak. */
+static int32_t who_speaks(const td_comm *comm)
 {
-    if (comm->speaker == comm->rank)
-        return false;
-    if (comm->peers[comm->speaker].knows)
-        return true;
+    if (comm->speaker == comm->rank || comm->peers[comm->speaker].knows)
+        return comm->speaker;
     for (int32_t r = 0; r < comm->rank; r++)
         if (comm->peers[r].knows)
-            return true;
-    return false;
+            return r;
+    return comm->rank;
+}
+
+/* Open MPI 5's mpirun prints nothing more of any rank once one has ended with an error, so who speaks goes first. */
+static void let_speak(const td_peer *speaker)
+{
+    const int64_t end = td_clock_ns() + SPEECH_NS;
+    while (!has_ended(speaker) && td_clock_ns() < end)
+        (void)poll(NULL, 0, 1);
 }
 
 /* All ranks have the same configuration, so all find the same mistake in it. */
@@ -271,7 +281,10 @@ void td_engine_last_words(td_comm_engine *e)
         td_status_destroy(e->status); /* others fail of the same */
         e->status = NULL;
     } while (td_clock_ns() < end && !(all_told(comm) && e->n_free == TD_OWN_LETTERS));
-    comm->told = others_speak(comm);
+    const int32_t speaker = who_speaks(comm);
+    comm->told = speaker != comm->rank;
+    if (comm->told)
+        let_speak(&comm->peers[speaker]);
 }
 
 bool td_engine_all_left(td_comm_engine *e)

@@ -29,9 +29,9 @@ typedef struct td_letter {
 /* What ranks tell each other at the start. */
 typedef struct td_hello {
     char host[TD_COMM_NAME], version[16];
-    uint64_t token; /* of its bell, in its file `bell_file`; -1: none */
-    int32_t bell_file, reserved;
-    int64_t pid, pid_space; /* pid_space: pids of two ranks can be compared where it and the host are equal */
+    uint64_t token;              /* of its bell, in its file `bell_file`; -1: none */
+    int32_t bell_file, recovers; /* recovers: options.recover */
+    int64_t pid, pid_space;      /* pid_space: pids of two ranks can be compared where it and the host are equal */
     uint64_t fingerprint;
     int32_t cores, online; /* it may use, and the host has */
 } td_hello;

@@ -140,19 +140,24 @@ static void release(td_job *job)
     td_free(job);
 }
 
+static td_status *settle_recovery(td_job *job)
+{
+    job->options.recover = td_comm_recovers(job->comm);
+    if (job->options.dense_sync != TD_DENSE_MPI || !job->options.recover)
+        return NULL;
+    return td_status_help(
+        TD_ERROR(TD_INVALID_ARGUMENT,
+                 "a job that goes on without ranks that are lost cannot sum by MPI: a sum that one of "
+                 "them takes part in never ends"),
+        "ps.dense_sync: ordered, or ps.recovery: off");
+}
+
 td_status *td_job_open(const td_job_options *options, td_job **out_job)
 {
     td_job *job = NULL;
     *out_job = NULL;
     TD_TRY(TD_NEW(job, 1));
     job->options = *options;
-    if (options->dense_sync == TD_DENSE_MPI && options->recover) {
-        td_free(job);
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
-                                       "a job that goes on without ranks that are lost cannot sum by "
-                                       "MPI: a sum that one of them takes part in never ends"),
-                              "ps.dense_sync: ordered, or ps.recovery: off");
-    }
     const td_comm_options communication = {.deadline_s = options->deadline_s,
                                            .patience_s = options->patience_s,
                                            .notice_s = options->notice_s,
@@ -162,6 +167,8 @@ td_status *td_job_open(const td_job_options *options, td_job **out_job)
                                            .apart = options->servers + options->spares,
                                            .asked_to_stop = &job->asked_to_stop};
     td_status *status = td_comm_open(&communication, &job->comm);
+    if (!status)
+        status = settle_recovery(job);
     if (!status)
         status = td_members_create(td_comm_size(job->comm), options->servers, options->spares, &job->members);
     if (!status)

@@ -300,7 +300,7 @@ static int expect_failure(int32_t rank, const char *words)
     fflush(stdout);
     td_status_destroy(status);
     require(!td_comm_close(comm, NULL, NULL), "MPI was finalized without the lost rank");
-    _exit(7);
+    _exit(0); /* Open MPI 5 would print nothing more of the others */
 }
 
 int main(int argc, char **argv)
