@@ -90,6 +90,17 @@ static void print_slots(const char *what, int32_t slots, int64_t slot_bytes, FIL
                 td_format_bytes(bytes, (double)slot_bytes));
 }
 
+static void print_split(const td_plan *plan, FILE *out)
+{
+    td_plan_split split;
+    char host[TD_UNIT_TEXT], all[TD_UNIT_TEXT];
+    if (td_plan_split_parameter(plan, &split))
+        fprintf(out, "  split  %s: %s of %s elements on the host\n", split.parameter,
+                td_format_thousands(host, split.host_elements), td_format_thousands(all, split.elements));
+    if (td_plan_unsplit(plan))
+        fprintf(out, "  not split  %s\n", td_plan_unsplit(plan));
+}
+
 td_status *td_ledger_print(const td_plan *plan, FILE *out)
 {
     prediction p;
@@ -98,6 +109,7 @@ td_status *td_ledger_print(const td_plan *plan, FILE *out)
         return NULL;
     TD_TRY(predict(plan, &p));
     TD_TRY(print_bytes(plan, out));
+    print_split(plan, out);
     print_traffic(&p, out);
     print_slots("gradients", p.traffic.gradient_slots, p.traffic.gradient_slot_bytes, out);
     print_slots("parameters", p.traffic.parameter_slots, p.traffic.parameter_slot_bytes, out);

@@ -56,8 +56,8 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
                             port->name);
         const td_value_info *info = &d->graph->values[inputs[i].id];
         d->inputs[i] = (td_type){info->kind, info->dtype, info->shape, info->entries};
-        bool state =
-            info->class == TD_CLASS_PARAMETER || info->class == TD_CLASS_STATE || info->class == TD_CLASS_REPLICA;
+        const td_class class = d->graph->values[td_graph_behind_views(d->graph, inputs[i].id)].class;
+        bool state = class == TD_CLASS_PARAMETER || class == TD_CLASS_STATE || class == TD_CLASS_REPLICA;
         bool made = port->flags & TD_PORT_AFTER && info->producer >= 0; /* written again after its maker */
         if (port->flags & TD_PORT_WRITES && !state && !made)
             return TD_ERROR(TD_INVALID_ARGUMENT,

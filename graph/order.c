@@ -33,7 +33,7 @@ static td_status *find_writers(const td_graph *graph, int32_t *writer, int32_t *
         for (int32_t i = 0; i < node->n_inputs; i++) {
             if (!td_node_writes(node, i))
                 continue;
-            int32_t value = node->inputs[i];
+            const int32_t value = td_graph_behind_views(graph, node->inputs[i]);
             int32_t *mine = td_node_port(node, i)->flags & TD_PORT_AFTER ? &last[value] : &writer[value];
             if (*mine >= 0 && *mine != n)
                 return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" and \"%s\" both write \"%s\": state has one writer a step",

@@ -21,9 +21,9 @@ const char *td_ledger_class_name(td_ledger_class what)
 
 static td_ledger_class stored_class(const td_plan *plan, int32_t value)
 {
-    if (plan->graph->values[value].class == TD_CLASS_STATE)
+    if (td_plan_is_state(plan, value))
         return plan->graph->values[value].delayed ? TD_LEDGER_GRADIENTS : TD_LEDGER_MOMENTS;
-    return plan->values[value].offloaded ? TD_LEDGER_MASTERS : TD_LEDGER_PARAMETERS;
+    return plan->values[value].offloaded || plan->values[value].first ? TD_LEDGER_MASTERS : TD_LEDGER_PARAMETERS;
 }
 
 static void count_store(td_plan *plan)
@@ -162,15 +162,39 @@ int64_t td_plan_parameter_count(const td_plan *plan)
     return n;
 }
 
-/* The offloaded parameter that a node updates or does something to the gradient of, or -1. */
-static int32_t offloaded_of(const td_plan *plan, const td_node *node)
+bool td_plan_split_parameter(const td_plan *plan, td_plan_split *out_split)
 {
+    *out_split = (td_plan_split){0};
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_plan_value *value = &plan->values[v];
+        if (!value->split)
+            continue;
+        const td_value_info *info = &plan->graph->values[v];
+        const int64_t elements = value->bytes[0] / (int64_t)td_dtype_bytes(info->dtype);
+        *out_split = (td_plan_split){info->name, elements, elements - value->split};
+        return true;
+    }
+    return false;
+}
+
+const char *td_plan_unsplit(const td_plan *plan)
+{
+    return plan->unsplit;
+}
+
+/* The offloaded parameter that a node updates or does something to the gradient of, or -1. */
+static int32_t offloaded_of(const td_plan *plan, int32_t id)
+{
+    const td_node *node = &plan->graph->nodes[id];
     if (node->settles) /* has nothing to do but where an early step was wrong */
         return -1;
     int32_t parameter = td_plan_updated(plan, node);
     if (parameter < 0 && node->phase != TD_UPDATE && node->n_outputs)
         parameter = plan->graph->values[node->outputs[0]].parameter;
-    return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
+    if (parameter < 0)
+        return -1;
+    const bool rest = plan->values[parameter].split && plan->nodes[id].device == plan->host;
+    return plan->values[parameter].offloaded || rest ? parameter : -1;
 }
 
 /* The copy to the host that makes a gradient, or -1. */
@@ -189,7 +213,7 @@ static int64_t gradient_bytes(const td_plan *plan, bool *counted)
     int64_t bytes = 0;
     for (int32_t n = 0; counted && n < plan->graph->n_nodes; n++) {
         const td_node *node = &plan->graph->nodes[n];
-        if (plan->nodes[n].lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0)
+        if (plan->nodes[n].lane != TD_QUEUE_COMPUTE || offloaded_of(plan, n) < 0)
             continue;
         for (int32_t i = 0; i < node->n_inputs; i++) {
             int32_t copy = crossing_of(plan, node->inputs[i]);
@@ -213,7 +237,7 @@ td_offload_traffic td_plan_offload_traffic(const td_plan *plan)
         const td_plan_node *p = &plan->nodes[n];
         if (node->n_outputs == 0 && p->lane == TD_QUEUE_TO_DEVICE)
             traffic.parameter_bytes += (int64_t)p->cost.bytes_read;
-        if (p->lane != TD_QUEUE_COMPUTE || offloaded_of(plan, node) < 0 || !plan->sites[p->device].is_host)
+        if (p->lane != TD_QUEUE_COMPUTE || offloaded_of(plan, n) < 0 || !plan->sites[p->device].is_host)
             continue;
         traffic.update_bytes += td_plan_runs(plan, n) * (int64_t)(p->cost.bytes_read + p->cost.bytes_written);
     }

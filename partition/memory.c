@@ -36,6 +36,8 @@ static void choose_storage(td_plan *plan, int32_t value)
     if (v->storage == TD_PREVIOUS)
         return;
     td_value_bytes(plan->graph, value, NULL, v->bytes);
+    if (v->held)
+        v->bytes[0] = v->held * (int64_t)td_dtype_bytes(info->dtype);
     if (info->served)
         memset(v->bytes, 0, sizeof v->bytes); /* the owners have it */
     v->block_bytes = td_plan_align(v->bytes[0]) + td_plan_align(v->bytes[1]) + td_plan_align(v->bytes[2]);
@@ -69,6 +71,8 @@ static void choose_views(td_plan *plan)
         td_plan_value *v = &plan->values[node->outputs[0]];
         v->storage = TD_ALIAS;
         v->root = node->inputs[0];
+        v->begin_bytes = td_attr_int(node->attrs, node->n_attrs, "begin", 0) *
+                         (int64_t)td_dtype_bytes(plan->graph->values[node->outputs[0]].dtype);
         v->doubled = false;
     }
 }

@@ -2,8 +2,9 @@
  *
  * A rule for an update decides alone. Of the others, offload.optimizer moves all (cpu), at least a share of their numbers (ratio), or
  * all but as many as the device has room for (auto; the planner tries how many: runtime/planning.c). What stays on the device is what
- * forward reads first: its gradients come last and it is needed again first, so its way to the host and back would be waited for. The
- * choice is by whole parameters, in an order that depends on the graph alone. */
+ * forward reads first: its gradients come last and it is needed again first, so its way to the host and back would be waited for. In
+ * that order, which depends on the graph alone, one parameter lies where the share ends: it is split at a block (split.c) where its
+ * update can be made in two places, and goes whole where not, which the plan says (td_plan.unsplit). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +85,7 @@ static td_status *apply_rule(td_plan *plan, const td_option_entry *rule, const t
 /* ---- what offload.optimizer may move ------------------------------------------------------------------------------------------ */
 
 typedef struct movable {
-    int32_t parameter, depth; /* of the first op that reads it */
+    int32_t parameter, update, depth; /* depth: of the first op that reads it */
     int64_t elements;
     const char *name;
 } movable;
@@ -131,18 +132,53 @@ static int64_t elements_of(const td_plan *plan, int32_t value)
     return td_tensor_elements(&tensor);
 }
 
-/* How many of the movables, which are in order, stay on their device. */
-static int32_t count_kept(const td_plan_request *request, const movable *all, int32_t n)
+/* How many of the movables, which are in order, stay on their device whole; *out_blocks: how many blocks of the next one may. */
+static int32_t count_kept(const td_plan_request *request, const movable *all, int32_t n, int64_t *out_blocks)
 {
-    double total = 0, kept = 0, ratio = request->options->offload_ratio;
+    int64_t total = 0;
     int32_t count = 0;
+    *out_blocks = request->keep_blocks;
     if (request->options->offload_optimizer == TD_OFFLOAD_AUTO)
-        return request->keep < n ? request->keep : n;
+        return request->keep < n ? (int32_t)request->keep : n;
     for (int32_t i = 0; i < n; i++)
-        total += (double)all[i].elements;
-    while (count < n && kept + (double)all[count].elements <= (1 - ratio) * total)
-        kept += (double)all[count++].elements;
+        total += all[i].elements;
+    int64_t room = (int64_t)((1 - request->options->offload_ratio) * (double)total + 1e-6); /* 0.4 of 10 is 4 */
+    while (count < n && all[count].elements <= room)
+        room -= all[count++].elements;
+    *out_blocks = room / TD_BLOCK;
     return count;
+}
+
+/* Why the update of a parameter cannot be made in two places; NULL: it can. */
+static const char *whole_because(const td_plan *plan, const td_plan_request *request, const movable *m)
+{
+    const td_node *update = &plan->graph->nodes[m->update];
+    if (plan->graph->values[m->parameter].dtype != TD_F32)
+        return "it has no f32 master (offload.master: none)";
+    if (!td_rule_is_elementwise(td_rule_find(update->op->name)))
+        return "its optimizer looks at more than one element at a time";
+    if (update->delayed)
+        return "its gradient waits for the next step (offload.delayed)";
+    return request->options->remote ? "the ranks of a job share its update" : NULL;
+}
+
+/* The parameter where the share ends. */
+static td_status *divide(td_plan *plan, const td_plan_request *request, const movable *m, int64_t blocks)
+{
+    const int64_t most = (m->elements - 1) / TD_BLOCK;
+    const char *why = whole_because(plan, request, m);
+    blocks = blocks < most ? blocks : most;
+    plan->splits = why ? 0 : most;
+    if (!why && blocks > 0) {
+        plan->values[m->parameter].kept = true;
+        plan->values[m->parameter].split = blocks * TD_BLOCK;
+        return NULL;
+    }
+    offload(plan, m->parameter);
+    if (!why || most <= 0 || (blocks <= 0 && request->options->offload_optimizer != TD_OFFLOAD_AUTO))
+        return NULL;
+    plan->unsplit = td_format("\"%s\" is offloaded whole: %s", m->name, why);
+    return plan->unsplit ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for what is offloaded");
 }
 
 static td_status *move(td_plan *plan, const td_plan_request *request, movable *all, int32_t n)
@@ -157,13 +193,13 @@ static td_status *move(td_plan *plan, const td_plan_request *request, movable *a
         return status;
     qsort(all, (size_t)n, sizeof *all, compare_movables);
     plan->n_movable = n;
-    int32_t kept = count_kept(request, all, n);
-    for (int32_t i = 0; i < n; i++)
-        if (i < kept)
-            plan->values[all[i].parameter].kept = true;
-        else
-            offload(plan, all[i].parameter);
-    return NULL;
+    int64_t blocks = 0;
+    const int32_t kept = count_kept(request, all, n, &blocks);
+    for (int32_t i = 0; i < kept; i++)
+        plan->values[all[i].parameter].kept = true;
+    for (int32_t i = kept + 1; i < n; i++)
+        offload(plan, all[i].parameter);
+    return kept < n ? divide(plan, request, &all[kept], blocks) : NULL;
 }
 
 static td_status *choose(td_plan *plan, const td_plan_request *request, movable *all, int32_t *out_n)
@@ -184,6 +220,7 @@ static td_status *choose(td_plan *plan, const td_plan_request *request, movable 
         if (!takes_dense(plan, update))
             return refuse(plan, update, "offload.optimizer");
         all[(*out_n)++] = (movable){.parameter = parameter,
+                                    .update = n,
                                     .elements = elements_of(plan, parameter),
                                     .name = plan->graph->values[parameter].name};
     }

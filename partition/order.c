@@ -110,7 +110,7 @@ static td_status *rank_refreshes(td_plan *plan, const td_edges *edges, const int
     for (int32_t n = 0; n < plan->graph->n_nodes && !status; n++) {
         const td_node *node = &plan->graph->nodes[n];
         bool refreshes = plan->nodes[n].lane == TD_QUEUE_TO_DEVICE && node->n_outputs == 0;
-        next[n] = refreshes ? reader[td_copied_to(node)] : 0;
+        next[n] = refreshes ? reader[td_graph_behind_views(plan->graph, td_copied_to(node))] : 0;
         any = any || refreshes;
     }
     if (any)

@@ -375,6 +375,10 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
         int32_t parameter = node->inputs[0];
         if (plan->values[parameter].offloaded)
             return choose(c, plan->host, false, td_why_offloaded(plan, request, node));
+        if (plan->values[parameter].split)
+            return choose(c, plan->values[parameter].device, false,
+                          td_format("offload.optimizer leaves its first %lld elements where it is read",
+                                    (long long)plan->values[parameter].split));
         if (plan->values[parameter].kept)
             return choose(c, plan->values[parameter].device, false,
                           td_strdup("offload.optimizer leaves it where its parameter is read"));

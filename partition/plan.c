@@ -79,6 +79,7 @@ void td_plan_release(td_plan *plan)
     td_free(plan->without);
     td_plan_drop_served(plan);
     td_free(plan->paging.path);
+    td_free(plan->unsplit);
     td_free(plan->changes.items);
     td_free(plan->sites);
     td_free(plan->key);

@@ -32,7 +32,10 @@ typedef enum td_storage {
     TD_ALIAS      /* shares the memory of `root` (a view, or an op in place) */
 } td_storage;
 
-enum { TD_ALIGNMENT = 64 };
+enum {
+    TD_ALIGNMENT = 64,
+    TD_BLOCK = 1024
+}; /* TD_BLOCK: elements of a parameter that nothing takes apart (contract f) */
 
 typedef struct td_plan_value {
     int32_t device; /* -1: a scalar, everywhere */
@@ -46,6 +49,10 @@ typedef struct td_plan_value {
     int64_t block_bytes; /* of one parity, aligned */
     bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
     bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
+    int64_t split; /* a kept parameter of which only so many elements, the first, are updated there; 0: all (split.c) */
+    int64_t held;  /* of a state: so many elements, the first, are in its own memory; 0: all */
+    int64_t first; /* of a replica: it has the elements from this one on */
+    int64_t begin_bytes; /* of a view: where in the memory of its root it begins (of the view before it) */
     int32_t used_at;     /* of an offloaded one: where it would live otherwise */
     bool in_slot;        /* its offset is fixed already: slots.c */
     bool lasting;        /* keeps its bytes from one micro-batch to the next: a sum of gradients, a window's rows */
@@ -173,7 +180,8 @@ typedef struct td_plan_request {
     /* Whether the store has a replica of a parameter on a site, in this dtype; NULL: it has none. */
     bool (*replicated)(const void *context, const char *parameter, int32_t site, td_dtype dtype);
     const void *home_context;
-    int32_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
+    int64_t keep;              /* how many parameters offload.optimizer: auto leaves on devices */
+    int64_t keep_blocks;       /* and of the next one: how many blocks of TD_BLOCK elements */
     bool unbounded;            /* nothing is refused for want of memory: the plan is only looked at */
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
     int32_t replicas;          /* of the job that options->remote stands for, of all ranks; 0 without */
@@ -236,6 +244,8 @@ struct td_plan {
     int32_t n_tables;
     td_plan_paging paging;
     int32_t n_movable; /* parameters that offload.optimizer may move */
+    int64_t splits;    /* blocks that may stay of the first one that does not stay whole */
+    char *unsplit;     /* why that one goes whole though a part of it might stay; NULL: nothing to say */
     td_plan_slots gradient_slots, parameter_slots;
     td_ledger *ledger;       /* as sites */
     td_ledger *without;      /* of the same training with nothing of the optimizer offloaded; NULL: nothing is */
@@ -306,6 +316,21 @@ static inline int64_t td_plan_align(int64_t bytes)
 td_status *td_plan_find_reach(td_plan *plan) TD_MUST_USE;
 /* Cluster a surely ends before cluster b begins, within a step. */
 bool td_cluster_reaches(const td_plan *plan, int32_t a, int32_t b);
+/* Whether the host makes updates of what other devices read. */
+static inline bool td_plan_is_offloading(const td_plan *plan)
+{
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (plan->values[v].offloaded || plan->values[v].split)
+            return true;
+    return false;
+}
+/* Whether a value of the store is optimizer state, or the part of one that is elsewhere. */
+static inline bool td_plan_is_state(const td_plan *plan, int32_t value)
+{
+    const td_value_info *info = &plan->graph->values[value];
+    return info->class == TD_CLASS_STATE ||
+           (info->class == TD_CLASS_REPLICA && plan->graph->values[info->parameter].class == TD_CLASS_STATE);
+}
 /* What a copy fills: its output, or the replica that it refreshes. */
 static inline int32_t td_copied_to(const td_node *node)
 {

@@ -64,7 +64,7 @@ static void add_store(td_plan *plan, const td_plan_request *request)
         if (plan->values[v].storage != TD_STORE)
             continue;
         td_plan_arena *arena = &plan->arenas[plan->values[v].device];
-        bool parameter = plan->graph->values[v].class != TD_CLASS_STATE;
+        bool parameter = !td_plan_is_state(plan, v);
         *(parameter ? &arena->parameter_bytes : &arena->state_bytes) += plan->values[v].bytes[0];
         int32_t table = plan->values[v].table;
         if (table < 0 || plan->tables[table].storage == TD_TABLE_MEMORY)

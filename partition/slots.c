@@ -270,20 +270,12 @@ static td_status *slot_all(slotting *s)
     return s->n_pairs ? td_cluster_link(s->plan, s->pairs, s->n_pairs) : NULL;
 }
 
-static bool is_offloading(const td_plan *plan)
-{
-    for (int32_t v = 0; v < plan->graph->n_values; v++)
-        if (plan->values[v].offloaded)
-            return true;
-    return false;
-}
-
 td_status *td_pass_slots(td_plan *plan, const td_plan_request *request)
 {
     (void)request;
     slotting s = {.plan = plan};
     td_status *status = NULL;
-    if (!plan->training || !is_offloading(plan))
+    if (!plan->training || !td_plan_is_offloading(plan))
         return NULL;
     TD_TRY_OR(status, done, TD_NEW(s.position, plan->n_clusters + 1));
     TD_TRY_OR(status, done, TD_NEW(s.bucket, plan->n_clusters + 1));

@@ -25,12 +25,7 @@ typedef struct crossing {
 
 static bool is_cut(const td_plan *plan)
 {
-    if (plan->in_job && plan->training)
-        return true;
-    for (int32_t v = 0; v < plan->graph->n_values; v++)
-        if (plan->values[v].offloaded)
-            return true;
-    return false;
+    return (plan->in_job && plan->training) || td_plan_is_offloading(plan);
 }
 
 static bool on_accelerator(const td_plan *plan, int32_t node)
@@ -81,7 +76,8 @@ static void find_first_reads(const td_plan *plan, const int32_t *depth, int32_t 
         const td_node *node = &plan->graph->nodes[n];
         for (int32_t i = 0; i < node->n_inputs; i++) {
             int32_t value = node->inputs[i] < 0 ? -1 : td_graph_behind_views(plan->graph, node->inputs[i]);
-            if (value < 0 || plan->graph->values[value].class != TD_CLASS_REPLICA || td_node_writes(node, i))
+            if (value < 0 || plan->graph->values[value].class != TD_CLASS_REPLICA || td_node_writes(node, i) ||
+                plan->values[value].first)
                 continue;
             if (first[value] < 0 || depth[n] < first[value])
                 first[value] = depth[n];

@@ -10,9 +10,12 @@ void *td_session_address(const td_session *session, int32_t value, int32_t parit
     const td_plan *plan = session->plan;
     int32_t root = td_plan_root(plan, value);
     const td_plan_value *v = &plan->values[root];
+    int64_t begin = 0;
+    for (int32_t view = value; view != root; view = plan->values[view].root)
+        begin += plan->values[view].begin_bytes;
     switch (v->storage) {
     case TD_STORE:
-        return session->store_entries[root]->tensor.data;
+        return (void *)((uintptr_t)session->store_entries[root]->tensor.data + (uintptr_t)begin);
     case TD_NUMBERS:
         return session->numbers[parity][root];
     case TD_ARENA:
@@ -20,7 +23,7 @@ void *td_session_address(const td_session *session, int32_t value, int32_t parit
     default:
         return NULL; /* bound to each batch */
     }
-    int64_t offset = v->offset + (v->doubled ? parity * v->block_bytes : 0);
+    int64_t offset = begin + v->offset + (v->doubled ? parity * v->block_bytes : 0);
     if (buffer > 0)
         offset += td_plan_align(v->bytes[0]);
     if (buffer > 1)
@@ -261,6 +264,11 @@ static td_status *find_entries(td_session *session)
         if (found->dtype != wanted.dtype || found->rank != wanted.rank ||
             memcmp(found->dims, wanted.dims, sizeof wanted.dims) != 0)
             return TD_ERROR(TD_INVALID_ARGUMENT, "the store's \"%s\" has another shape or dtype than the plan's",
+                            graph->values[v].name);
+        if (entry->held != session->plan->values[v].held || entry->first != session->plan->values[v].first)
+            return TD_ERROR(TD_INVALID_ARGUMENT,
+                            "the store has other elements of \"%s\" together than the plan: it is of a plan with "
+                            "another offload.optimizer",
                             graph->values[v].name);
         if (entry->site != session->plan->values[v].device)
             return TD_ERROR(TD_INVALID_ARGUMENT, "the store has \"%s\" on %s, the plan on %s", graph->values[v].name,

@@ -216,12 +216,47 @@ static td_status *build_once(td_graph *graph, const td_plan_request *request, td
                          td_machine_release, out_plan);
 }
 
-/* offload.optimizer: auto. The most parameters that may stay on devices, by halving: what fits with some fits with fewer. A plan with
- * none of them there that does not fit is the refusal. */
+/* A plan that keeps more, in place of *best where it fits. */
+static td_status *try_to_keep(td_graph *graph, const td_plan_request *request, td_machine *machine, td_plan **best,
+                              bool *out_fits)
+{
+    td_plan *plan = NULL;
+    td_status *status = build_once(graph, request, machine, &plan);
+    *out_fits = !status;
+    if (td_status_code(status) == TD_DOES_NOT_FIT) {
+        td_status_destroy(status);
+        return NULL;
+    }
+    if (status)
+        return status;
+    td_plan_release(*best);
+    *best = plan;
+    return NULL;
+}
+
+/* *n: the most that it may be, by halving between what fits and `too_many`. */
+static td_status *keep_most(td_graph *graph, const td_plan_request *request, td_machine *machine, int64_t *n,
+                            int64_t too_many, td_plan **best)
+{
+    int64_t fits = 0;
+    td_status *status = NULL;
+    while (too_many - fits > 1 && !status) {
+        bool does = false;
+        *n = fits + (too_many - fits) / 2;
+        status = try_to_keep(graph, request, machine, best, &does);
+        fits = does ? *n : fits;
+        too_many = does ? too_many : *n;
+    }
+    *n = fits;
+    return status;
+}
+
+/* offload.optimizer: auto. The most parameters that may stay on devices, and then the most blocks of the next one: what fits with
+ * some fits with fewer. A plan with none of them there that does not fit is the refusal. */
 static td_status *build_fitting(td_graph *graph, td_plan_request *request, td_machine *machine, td_plan **out_plan)
 {
     td_plan *best = NULL;
-    request->keep = INT32_MAX;
+    request->keep = INT64_MAX;
     td_status *status = build_once(graph, request, machine, out_plan);
     if (td_status_code(status) != TD_DOES_NOT_FIT)
         return status;
@@ -229,21 +264,9 @@ static td_status *build_fitting(td_graph *graph, td_plan_request *request, td_ma
     status = NULL;
     request->keep = 0;
     TD_TRY(build_once(graph, request, machine, &best));
-    int32_t fits = 0, too_many = best->n_movable;
-    while (too_many - fits > 1 && !status) {
-        td_plan *plan = NULL;
-        request->keep = fits + (too_many - fits) / 2;
-        status = build_once(graph, request, machine, &plan);
-        if (!status) {
-            td_plan_release(best);
-            best = plan;
-            fits = request->keep;
-        } else if (td_status_code(status) == TD_DOES_NOT_FIT) {
-            td_status_destroy(status);
-            status = NULL;
-            too_many = request->keep;
-        }
-    }
+    status = keep_most(graph, request, machine, &request->keep, best->n_movable, &best);
+    if (!status)
+        status = keep_most(graph, request, machine, &request->keep_blocks, best->splits + 1, &best);
     if (status)
         td_plan_release(best);
     else

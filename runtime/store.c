@@ -70,8 +70,11 @@ td_status *td_store_read(const td_store *store, int32_t index, int64_t first, in
                                 "\"%s\"", entry->name);
     if (entry->is_remote)
         return td_store_read_remote(store, entry, first, count, out_data);
-    return td_store_transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size),
-                             out_data, (size_t)(count * size));
+    const int64_t here = td_store_here(entry, first, count);
+    TD_TRY(td_store_transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size),
+                             out_data, (size_t)(here * size)));
+    return here == count ? NULL
+                         : td_store_read_rest(store, entry, first + here, count - here, (char *)out_data + here * size);
 }
 
 td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t count, const void *data)
@@ -85,7 +88,7 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
     if (entry->is_remote)
         return td_store_write_remote(store, entry, first, count, data);
     TD_TRY(td_store_transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
-                             (void *)(uintptr_t)data, (size_t)(count * size)));
+                             (void *)(uintptr_t)data, (size_t)(td_store_here(entry, first, count) * size)));
     return td_store_write_replicas(store, index, first, count, data);
 }
 
@@ -103,7 +106,8 @@ static void fill_piece(void *context, int64_t piece, int32_t thread)
     (void)thread;
     const host_fill *fill = context;
     int64_t first = piece * FILL_PIECE, count = fill->n - first < FILL_PIECE ? fill->n - first : FILL_PIECE;
-    td_initial_fill(&fill->entry->initial, first, count, at_offset(fill->entry->tensor.data, first * fill->size));
+    td_initial_fill(&fill->entry->initial, fill->entry->first + first, count,
+                    at_offset(fill->entry->tensor.data, first * fill->size));
 }
 
 /* Over the host's cores: each touches its pieces first, so their pages lie near it and are cleared side by side. */
@@ -123,6 +127,7 @@ static td_status *fill(td_store *store, const td_store_entry *entry)
 {
     const td_plan_site *site = &store->machine->sites[entry->site];
     int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
+    n = td_store_here(entry, 0, n);
     if (td_initial_is_zero(&entry->initial) || n == 0)
         return NULL;
     if (site->is_host)
@@ -132,7 +137,7 @@ static td_status *fill(td_store *store, const td_store_entry *entry)
     td_status *status = NULL;
     for (int64_t first = 0; first < n && !status; first += FILL_PIECE) {
         int64_t count = n - first < FILL_PIECE ? n - first : FILL_PIECE;
-        td_initial_fill(&entry->initial, first, count, piece);
+        td_initial_fill(&entry->initial, entry->first + first, count, piece);
         status =
             td_store_transfer(site, true, at_offset(entry->tensor.data, first * size), piece, (size_t)(count * size));
     }
@@ -157,6 +162,7 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     td_store_entry *entry = &store->entries[store->n_entries];
     *entry = (td_store_entry){.site = plan->values[value].device,
                               .bytes = plan->values[value].block_bytes,
+                              .held = plan->values[value].held,
                               .is_parameter = info->class == TD_CLASS_PARAMETER,
                               .by_rows = plan->values[value].by_rows,
                               .is_pending = info->class == TD_CLASS_STATE && info->delayed,

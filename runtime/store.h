@@ -14,6 +14,9 @@ typedef struct td_store_entry {
     char *name;
     td_tensor tensor; /* shape and dtype; data: address in the device's memory */
     int64_t bytes;
+    int64_t
+        held; /* so many elements, the first, are here; the others are in the replica that begins with them. 0: all are here */
+    int64_t first; /* of a replica: the element that it begins with */
     int32_t site;
     bool is_parameter;
     bool by_rows;          /* a table: lookups read it, or copies of it, row by row */
@@ -27,8 +30,17 @@ typedef struct td_store_entry {
     bool is_hashed;        /* a remote one is a hash table */
 } td_store_entry;
 
+/* How many of the elements [first, first + count) an entry holds itself: the first ones of them. */
+static inline int64_t td_store_here(const td_store_entry *entry, int64_t first, int64_t count)
+{
+    if (!entry->held || first + count <= entry->held)
+        return count;
+    return first < entry->held ? entry->held - first : 0;
+}
+
 /* A copy of a parameter on a device that reads it while it is updated on the host: partition/offload.c. No checkpoint has it, and
- * no public call names it; between runs it equals the parameter, rounded to its own dtype. */
+ * no public call names it; between runs it equals the parameter, rounded to its own dtype. Where the host updates a part of a parameter
+ * (partition/split.c) it has a copy of that part, and the one memory of that part of the state. */
 typedef struct td_store_replica {
     td_store_entry entry;
     int32_t next; /* of the same parameter; -1: none */
@@ -89,6 +101,9 @@ td_status *td_store_allocate(td_store *store, td_store_entry *entry) TD_MUST_USE
 /* ---- store_replicas.c: copies on devices that read what the host updates ---- */
 td_status *td_store_add_replica(td_store *store, const td_plan *plan, int32_t value) TD_MUST_USE;
 void td_store_drop_replicas(td_store *store);
+/* The elements [first, first + count) of an entry that it does not hold itself. */
+td_status *td_store_read_rest(const td_store *store, const td_store_entry *entry, int64_t first, int64_t count,
+                              void *out) TD_MUST_USE;
 /* What was written to an entry is written to its replicas too. */
 td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first, int64_t count,
                                    const void *data) TD_MUST_USE;

@@ -24,9 +24,11 @@ td_status *td_store_add_replica(td_store *store, const td_plan *plan, int32_t va
     if (original < 0)
         return TD_ERROR(TD_INTERNAL, "\"%s\" is a replica of \"%s\", which the plan does not have", info->name,
                         parameter);
-    *replica = (td_store_replica){
-        .entry = {.site = plan->values[value].device, .bytes = plan->values[value].block_bytes, .replica = -1},
-        .next = store->entries[original].replica};
+    *replica = (td_store_replica){.entry = {.site = plan->values[value].device,
+                                            .bytes = plan->values[value].block_bytes,
+                                            .first = plan->values[value].first,
+                                            .replica = -1},
+                                  .next = store->entries[original].replica};
     td_value_tensor(plan->graph, value, NULL, &replica->entry.tensor);
     replica->entry.name = td_strdup(info->name);
     if (!replica->entry.name)
@@ -76,13 +78,39 @@ static td_status *write_rounded(const td_store *store, const td_store_entry *ent
     return status;
 }
 
+td_status *td_store_read_rest(const td_store *store, const td_store_entry *entry, int64_t first, int64_t count,
+                              void *out)
+{
+    int32_t at = entry->replica;
+    while (at >= 0 && store->replicas[at].entry.first != entry->held)
+        at = store->replicas[at].next;
+    if (at < 0)
+        return TD_ERROR(TD_INTERNAL, "the rest of \"%s\" is nowhere", entry->name);
+    const td_store_entry *rest = &store->replicas[at].entry;
+    const size_t size = td_dtype_bytes(rest->tensor.dtype);
+    void *from = (void *)((uintptr_t)rest->tensor.data + (uintptr_t)(first - rest->first) * size);
+    return td_store_transfer(&store->machine->sites[rest->site], false, from, out, (size_t)count * size);
+}
+
+/* Of the elements [first, first + count) those that the replica has: all but the first ones, or all. */
+static td_status *write_replica(const td_store *store, const td_store_entry *original, const td_store_entry *replica,
+                                int64_t first, int64_t count, const void *data)
+{
+    const int64_t before = first < replica->first ? replica->first - first : 0;
+    if (before >= count)
+        return NULL;
+    const char *from = (const char *)data + before * (int64_t)td_dtype_bytes(original->tensor.dtype);
+    const int64_t at = first + before - replica->first;
+    if (replica->tensor.dtype == original->tensor.dtype)
+        return write_to(store, replica, at, count - before, from);
+    return write_rounded(store, replica, at, count - before, (const float *)(const void *)from);
+}
+
 td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first, int64_t count, const void *data)
 {
-    for (int32_t i = store->entries[index].replica; i >= 0; i = store->replicas[i].next) {
-        const td_store_entry *entry = &store->replicas[i].entry;
-        bool same = entry->tensor.dtype == store->entries[index].tensor.dtype;
-        TD_TRY(same ? write_to(store, entry, first, count, data) : write_rounded(store, entry, first, count, data));
-    }
+    const td_store_entry *entry = &store->entries[index];
+    for (int32_t i = entry->replica; i >= 0; i = store->replicas[i].next)
+        TD_TRY(write_replica(store, entry, &store->replicas[i].entry, first, count, data));
     return NULL;
 }
 
@@ -91,7 +119,8 @@ bool td_store_replicated(const void *pointer, const char *parameter, int32_t sit
     const td_store *store = pointer;
     int32_t index = td_name_map_get(&store->names, parameter);
     for (int32_t i = index < 0 ? -1 : store->entries[index].replica; i >= 0; i = store->replicas[i].next)
-        if (store->replicas[i].entry.site == site && store->replicas[i].entry.tensor.dtype == dtype)
+        if (!store->replicas[i].entry.first && store->replicas[i].entry.site == site &&
+            store->replicas[i].entry.tensor.dtype == dtype)
             return true;
     return false;
 }

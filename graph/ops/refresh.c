@@ -1,5 +1,6 @@
 /* refresh: a replica becomes what its parameter is after this step's update. The planner makes it where a parameter lives on
- * one device and is read on another (partition/offload.c); it always runs on a copy lane. */
+ * one device and is read on another (partition/offload.c); it always runs on a copy lane. refresh_part: likewise, where a parameter
+ * lives with its readers and the host updates the rest of it (partition/split.c): it writes beside what the update there has written. */
 #include <string.h>
 
 #include "graph/op.h"
@@ -25,6 +26,18 @@ const td_op td_op_refresh = {
     .name = "refresh",
     .summary = "makes a replica what its parameter is after the update",
     .inputs = {{"parameter", TD_PORT_AFTER}, {"replica", TD_PORT_WRITES}},
+    .flags = TD_OP_INTERNAL,
+    .infer = infer,
+    .no_gradient = "it only moves what an update has made",
+    .reference = reference,
+};
+
+/* ---- refresh_part ---------------------------------------------------------------------------------------------------------- */
+
+const td_op td_op_refresh_part = {
+    .name = "refresh_part",
+    .summary = "brings the part of a parameter that the host has updated to the rest of it",
+    .inputs = {{"updated", TD_PORT_AFTER}, {"part", TD_PORT_WRITES | TD_PORT_AFTER}},
     .flags = TD_OP_INTERNAL,
     .infer = infer,
     .no_gradient = "it only moves what an update has made",

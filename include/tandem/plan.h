@@ -149,7 +149,7 @@ typedef struct td_train_options {
     uint64_t seed;
     bool offload_embedding;       /* lookups and their tables on the host: offload.embedding = cpu */
     td_offload offload_optimizer; /* same results, less memory on the device: offload.optimizer */
-    /* With TD_OFFLOAD_CPU: the least share of the parameters' numbers that goes, in whole parameters; 1: all of them. */
+    /* With TD_OFFLOAD_CPU: the share of the parameters' numbers that goes, at most a block of 1,024 more; 1: all of them. */
     double offload_ratio;
     /* Dense parameters are updated a step late, while the next step's forward and backward run on those without it: the host's
      * work hides behind the devices', and the results are others than those of exact updates. The same bits for any share that is
@@ -299,6 +299,16 @@ typedef struct td_offload_traffic {
     int64_t gradient_slot_bytes, parameter_slot_bytes;
 } td_offload_traffic;
 td_offload_traffic td_plan_offload_traffic(const td_plan *plan);
+
+/* The one parameter of which a share of offload.optimizer leaves a part on its device: the host updates the last host_elements of its
+ * elements. False: there is none. The name lives as long as the plan. */
+typedef struct td_plan_split {
+    const char *parameter;
+    int64_t elements, host_elements;
+} td_plan_split;
+bool td_plan_split_parameter(const td_plan *plan, td_plan_split *out_split);
+/* Why the parameter where that share ends went to the host whole, though a part might have stayed; NULL: nothing to say. */
+const char *td_plan_unsplit(const td_plan *plan);
 
 /* Bytes per second of a device, measured now, with no session at work: copies to it and from it through its queues, and, of the
  * host, memory read and written by all its cores. 0: it has no such thing. */

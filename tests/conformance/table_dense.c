@@ -62,6 +62,8 @@ const conformance_case elementwise_cases[] = {
     {"copy", "f32[50,8]{N}", NULL, 1, 40, 0},
     {"refresh", "f32[50,13] f32[50,13]", NULL, 1, 0, 0},
     {"refresh", "bf16[3,5,7] bf16[3,5,7]", NULL, 1, 0, 0},
+    {"refresh_part", "f32[650] f32[650]", NULL, 1, 0, 0},
+    {"part", "f32[50,13]", "begin=64 size=501", 1, 0, 0},
     {"hold", "f32[13]", NULL, 1, 0, 0},
     {"hold", "f32[3,5] f64*3=1,1,1", NULL, 1, 0, 0},
     {"commit", "f32[50,13] f32[50,13]", NULL, 1, 0, 0},
