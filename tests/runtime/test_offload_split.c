@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "optim/rule.h"
 #include "tandem/ops.h"
 #include "tests/base/check.h"
@@ -278,6 +279,40 @@ static void test_a_store_is_read_and_written_across_the_border(void **state)
     dense_run_end(&r);
 }
 
+/* ---- without memory ------------------------------------------------------------------------------------------------------ */
+
+/* A plan that splits, its store and session, with the n-th allocation failing; 0: none. */
+static td_status *begin_and_end(uint64_t n, bool *out_failed)
+{
+    dense_run r = prepare("sgd", TD_OFFLOAD_CPU, 0.5, roomy);
+    td_memory_fail_after(n);
+    td_status *status = td_plan_train(r.graph, r.loss, &r.options, &r.plan);
+    if (!status)
+        status = td_store_create(r.plan, &r.store);
+    if (!status)
+        status = td_session_create(r.plan, r.store, &r.session);
+    *out_failed = td_memory_failed();
+    td_memory_fail_after(0);
+    dense_run_end(&r);
+    return status;
+}
+
+/* Every eleventh: all of them would take long. */
+static void test_allocations_may_fail(void **state)
+{
+    (void)state;
+    bool failed = true;
+    assert_ok(begin_and_end(0, &failed)); /* what is made once per process is made */
+    const uint64_t before = td_memory_read().bytes_now;
+    failed = true;
+    for (uint64_t n = 1; failed; n += 11) {
+        td_status *status = begin_and_end(n, &failed);
+        assert_int_equal(td_status_code(status), failed ? TD_OUT_OF_MEMORY : TD_OK);
+        td_status_destroy(status);
+        assert_int_equal(td_memory_read().bytes_now, before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_auto_fills_the_device_to_within_a_block),
         cmocka_unit_test(test_a_checkpoint_goes_on_under_any_share),
         cmocka_unit_test(test_a_store_is_read_and_written_across_the_border),
+        cmocka_unit_test(test_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
