@@ -19,7 +19,7 @@ enum {
     BEAT_NS = 250000000,
     SLEPT_NS = 1000000000, /* between two turns: this process did not run */
     WORDS_NS = 1000000000, /* for telling the others why this rank ends */
-    SPEECH_NS = 500000000  /* for the one that tells the user */
+    SPEECH_S = 5           /* for the one that tells the user, which may have a recording to finish first */
 };
 
 /* ---- meeting ---------------------------------------------------------------------------------------------------------------- */
@@ -251,10 +251,11 @@ static int32_t who_speaks(const td_comm *comm)
     return comm->rank;
 }
 
-/* Open MPI 5's mpirun prints nothing more of any rank once one has ended with an error, so who speaks goes first. */
+/* Open MPI 5's mpirun prints nothing more of any rank once another has ended with an error, and who then speaks dies of SIGPIPE:
+ * who speaks goes first. */
 static void let_speak(const td_peer *speaker)
 {
-    const int64_t end = td_clock_ns() + SPEECH_NS;
+    const int64_t end = td_clock_ns() + SPEECH_S * INT64_C(1000000000);
     while (!has_ended(speaker) && td_clock_ns() < end)
         (void)poll(NULL, 0, 1);
 }
