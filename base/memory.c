@@ -222,6 +222,20 @@ td_status *td_grow(void *items_pointer, int64_t *capacity, int64_t count, size_t
     return NULL;
 }
 
+td_status *td_keep_room(void *items_pointer, int64_t *capacity, int64_t count, size_t size)
+{
+    void **items = items_pointer;
+    if (count <= *capacity && *items)
+        return NULL;
+    td_free(*items);
+    *capacity = 0;
+    *items = td_calloc((size_t)td_room_of(count), size);
+    if (!*items)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory: %lld x %zu bytes", (long long)td_room_of(count), size);
+    *capacity = td_room_of(count);
+    return NULL;
+}
+
 bool td_multiply_checked(int64_t a, int64_t b, int64_t *out)
 {
     return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, out);

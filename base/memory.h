@@ -49,6 +49,15 @@ bool td_memory_failed(void);
 /* Makes room for one more element in a growing array. `*items` has `*capacity` elements of `size` bytes, `count` used. */
 td_status *td_grow(void *items_pointer, int64_t *capacity, int64_t count, size_t size) TD_MUST_USE;
 
+/* At least `count` elements of `size` bytes in a buffer that is kept from one use to the next. Where it grows it gets td_room_of
+ * elements, zeros, and what was in it is gone; on an error there is none. */
+td_status *td_keep_room(void *items_pointer, int64_t *capacity, int64_t count, size_t size) TD_MUST_USE;
+/* An eighth more than is needed now: uses that differ a little soon need no more. */
+static inline int64_t td_room_of(int64_t count)
+{
+    return count + count / 8;
+}
+
 #define TD_NEW(pointer, count)                                                                                         \
     (((pointer) = td_calloc((size_t)(count), sizeof *(pointer))) != NULL                                               \
          ? NULL                                                                                                        \

@@ -48,7 +48,7 @@ static td_status *map(td_shared_memory *memory)
 }
 
 /* Whole large pages, so that no part of it is left in small ones. */
-static size_t rounded(size_t bytes)
+size_t td_shared_memory_bytes(size_t bytes)
 {
     const size_t page = TD_LARGE_PAGE_BYTES;
     return bytes < page ? (bytes ? bytes : 1) : (bytes + page - 1) / page * page;
@@ -56,7 +56,7 @@ static size_t rounded(size_t bytes)
 
 td_status *td_shared_memory_create(size_t bytes, td_shared_memory *out_memory)
 {
-    td_shared_memory memory = {.bytes = rounded(bytes), .file = -1};
+    td_shared_memory memory = {.bytes = td_shared_memory_bytes(bytes), .file = -1};
     *out_memory = memory;
     if (!td_memory_count(memory.bytes))
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %zu bytes that processes share", memory.bytes);
@@ -83,7 +83,7 @@ td_status *td_shared_memory_map(int64_t pid, int file, size_t bytes, td_shared_m
 {
     char path[64];
     struct stat info;
-    td_shared_memory memory = {.bytes = rounded(bytes)};
+    td_shared_memory memory = {.bytes = td_shared_memory_bytes(bytes)};
     *out_memory = (td_shared_memory){.file = -1};
     (void)snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", pid, file);
     memory.file = open(path, O_RDWR | O_CLOEXEC);

@@ -21,6 +21,8 @@ td_status *td_shared_memory_create(size_t bytes, td_shared_memory *out_memory) T
 /* What process `pid` of this host has made as its file number `file`, of at least `bytes`. TD_IO: it may not be opened, or is
  * shorter. */
 td_status *td_shared_memory_map(int64_t pid, int file, size_t bytes, td_shared_memory *out_memory) TD_MUST_USE;
+/* What memory for so many takes: whole large pages, once it is that long. */
+size_t td_shared_memory_bytes(size_t bytes);
 /* Either kind; none is fine. Others that map it keep it. */
 void td_shared_memory_close(td_shared_memory *memory);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "tandem/job.h"
 
 static double all_rows(const td_plan_served_summary *table)
 {
@@ -24,8 +25,23 @@ static void print_table(const td_plan_served_summary *table, FILE *out)
             td_format_traffic(push, (double)table->push_bytes));
 }
 
+/* What ids and messages take on each rank. */
+static void print_staging(td_section root, const td_plan *plan, long servers, FILE *out)
+{
+    char worker[TD_UNIT_TEXT], server[TD_UNIT_TEXT];
+    int64_t of_worker = 0, of_server = 0;
+    const int64_t replicas = td_section_int(root, "train.replicas");
+    const int32_t workers = replicas > 0 ? (int32_t)replicas : 1;
+    if (td_job_staging(plan, workers, (int32_t)servers, &of_worker, &of_server))
+        fprintf(out,
+                "  messages and ids, at most, beyond rows and the memory above: %s on a worker, %s on a server of %d "
+                "worker%s (a rank that is both: both)\n",
+                td_format_bytes(worker, (double)of_worker), td_format_bytes(server, (double)of_server), workers,
+                workers == 1 ? "" : "s");
+}
+
 /* Who holds the rows, and what travels for them. */
-static void print_owners(td_section root, double bytes, double pulled, double pushed, FILE *out)
+static void print_owners(td_section root, const td_plan *plan, double bytes, double pulled, double pushed, FILE *out)
 {
     char all[TD_UNIT_TEXT], pull[TD_UNIT_TEXT], push[TD_UNIT_TEXT];
     const char *said = td_section_string(root, "ps.servers");
@@ -37,6 +53,7 @@ static void print_owners(td_section root, double bytes, double pulled, double pu
             "  each worker, at most: %s pulled and %s pushed a step, distinct ids x (8 + row) and x (8 + 4 dim)\n",
             servers, servers == 1 ? "" : "s", said, td_format_bytes(all, bytes / (double)servers),
             td_format_traffic(pull, pulled), td_format_traffic(push, pushed));
+    print_staging(root, plan, servers, out);
 }
 
 void td_served_print(td_section root, const td_plan *plan, FILE *out)
@@ -54,7 +71,7 @@ void td_served_print(td_section root, const td_plan *plan, FILE *out)
         pushed += (double)table.push_bytes;
     }
     if (!strcmp(td_section_string(root, "offload.embedding"), "ps"))
-        print_owners(root, bytes, pulled, pushed, out);
+        print_owners(root, plan, bytes, pulled, pushed, out);
     else
         fprintf(out, "  hash tables are this process's own, beyond the memory above, as rows begin; under mpirun its "
                      "servers have them\n");

@@ -117,6 +117,13 @@ void td_client_release(td_job *job, td_comm *comm)
 {
     free_round(&job->pulling);
     free_round(&job->pushing);
+    td_free(job->told);
+    td_free(job->coefficients);
+    td_free(job->agreeing);
+    job->told = NULL;
+    job->coefficients = NULL;
+    job->agreeing = NULL;
+    job->told_capacity = job->coefficients_capacity = 0;
     for (int32_t i = 0; i < TD_ROOMS; i++)
         td_comm_buffer_free(comm, &job->rooms[i]);
 }

@@ -60,9 +60,7 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
     td_client_cut(job, parts, n, false, r);
     for (int32_t p = 0; p < n; p++)
         keys += parts[p].n;
-    TD_TRY(td_client_room(job, TD_ROOM_PULL_KEYS,
-                          job->servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t),
-                          &questions));
+    TD_TRY(td_client_room(job, TD_ROOM_PULL_KEYS, td_client_pull_bytes(job->servers, n, keys), &questions));
     TD_TRY(room_for_rows(job, parts, n, &answers));
     const bool spreads = answers != parts[0].rows;
     const int64_t ahead = begin ? job->options.ahead : 0, needed = job->pushed > ahead ? job->pushed - ahead : 0;

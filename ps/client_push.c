@@ -44,11 +44,9 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
 {
     enum { ALIGNED = 8 };
     const uint64_t ends = answers ? TD_OFFER_ENDS : 0;
-    const int64_t heads =
-        job->servers * (n * (int64_t)(sizeof(td_wire_part) + TD_COEFFICIENTS * sizeof(float)) + (int64_t)ALIGNED);
     char *out = NULL;
     td_client_cut(job, parts, n, true, r);
-    TD_TRY(td_client_room(job, TD_ROOM_PUSH, heads + bytes_of(job, parts, n), &out));
+    TD_TRY(td_client_room(job, TD_ROOM_PUSH, td_client_push_bytes(job->servers, n, bytes_of(job, parts, n)), &out));
     for (int32_t s = 0; s < job->servers; s++) {
         const int64_t length = write_push(job, parts, n, &r->stretches[s * n], out);
         r->questions[s] = (td_parcel){
@@ -103,21 +101,20 @@ td_status *td_client_offer(void *self, const td_remote_part *parts, int32_t n, c
                            td_exact *const *out_squares)
 {
     td_job *job = self;
-    td_exact *answers = NULL;
     const uint64_t from = td_record_begin();
+    const bool ends = place->ends_window;
     TD_TRY(td_client_begin_round(job, n, &job->pushing));
-    td_status *status = place->ends_window ? TD_NEW(answers, (int64_t)job->servers * n) : NULL;
-    if (!status)
-        status = push_round(job, parts, n, place, &job->pushing, true, answers);
-    for (int32_t p = 0; p < n && answers && !status; p++) {
+    if (ends)
+        TD_TRY(td_keep_room(&job->told, &job->told_capacity, (int64_t)job->servers * n, sizeof *job->told));
+    TD_TRY(push_round(job, parts, n, place, &job->pushing, true, ends ? job->told : NULL));
+    for (int32_t p = 0; p < n && ends; p++) {
         td_exact_clear(out_squares[p]);
         for (int32_t s = 0; s < job->servers; s++)
-            td_exact_add_sum(out_squares[p], &answers[(int64_t)s * n + p]);
+            td_exact_add_sum(out_squares[p], &job->told[(int64_t)s * n + p]);
         (void)td_exact_round(out_squares[p]); /* moves the carries up: then equal sums are equal words */
     }
-    td_free(answers);
     record_push(job, parts, n, from);
-    return status;
+    return NULL;
 }
 
 /* What becomes of the window offered last: the first worker tells for all, who have come to the same. */
@@ -140,13 +137,11 @@ static td_status *decide(td_job *job, bool forgotten, float factor, const float 
 
 td_status *td_client_apply(void *self, const td_remote_part *parts, int32_t n, float factor)
 {
-    float *coefficients = NULL;
-    TD_TRY(TD_NEW(coefficients, n * TD_COEFFICIENTS));
+    td_job *job = self;
+    TD_TRY(td_keep_room(&job->coefficients, &job->coefficients_capacity, (int64_t)n * TD_COEFFICIENTS, sizeof(float)));
     for (int32_t p = 0; p < n; p++)
-        memcpy(coefficients + p * TD_COEFFICIENTS, parts[p].coefficients, TD_COEFFICIENTS * sizeof *coefficients);
-    td_status *status = decide(self, false, factor, coefficients, n);
-    td_free(coefficients);
-    return status;
+        memcpy(job->coefficients + p * TD_COEFFICIENTS, parts[p].coefficients, TD_COEFFICIENTS * sizeof(float));
+    return decide(job, false, factor, job->coefficients, n);
 }
 
 td_status *td_client_forget(void *self)

@@ -365,17 +365,31 @@ void td_comm_forget_before(td_comm *comm)
         comm->requests_end = &(*comm->requests_end)->next;
 }
 
+/* Of those that are idle the one with the smallest room that is enough, or with the largest: so few of them are ever long. */
+static td_arrival *take_idle(td_comm *comm, int64_t bytes)
+{
+    td_arrival **best = NULL;
+    for (td_arrival **at = &comm->idle; *at; at = &(*at)->next) {
+        const int64_t room = (*at)->room_bytes, so_far = best ? (*best)->room_bytes : -1;
+        if (so_far < bytes ? room > so_far : room >= bytes && room < so_far)
+            best = at;
+    }
+    td_arrival *found = best ? *best : NULL;
+    if (found)
+        *best = found->next;
+    return found;
+}
+
 td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes)
 {
-    td_arrival *arrival = comm->idle;
-    if (arrival)
-        comm->idle = arrival->next;
-    else
+    td_arrival *arrival = take_idle(comm, bytes);
+    if (!arrival)
         arrival = td_calloc(1, sizeof *arrival);
     if (arrival && bytes > arrival->room_bytes) {
+        const int64_t room = bytes > TD_COMM_INLINE ? td_room_of(bytes) : TD_COMM_INLINE;
         td_free(arrival->room);
-        arrival->room = td_realloc(NULL, (size_t)bytes, 1);
-        arrival->room_bytes = arrival->room ? bytes : 0;
+        arrival->room = td_realloc(NULL, (size_t)room, 1);
+        arrival->room_bytes = arrival->room ? room : 0;
     }
     if (arrival && bytes > arrival->room_bytes) {
         td_comm_free_arrival(comm, arrival);

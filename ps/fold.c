@@ -27,19 +27,8 @@ void td_fold_deinit(td_fold *fold)
 static td_status *room(td_fold *fold, int64_t n, int64_t dim)
 {
     const int32_t b = fold->next;
-    if (n > fold->keys_capacity[b]) {
-        td_free(fold->keys[b]);
-        fold->keys_capacity[b] = 0;
-        TD_TRY(TD_NEW(fold->keys[b], n));
-        fold->keys_capacity[b] = n;
-    }
-    if (n * dim > fold->rows_capacity[b]) {
-        td_free(fold->rows[b]);
-        fold->rows_capacity[b] = 0;
-        TD_TRY(TD_NEW(fold->rows[b], n * dim));
-        fold->rows_capacity[b] = n * dim;
-    }
-    return NULL;
+    TD_TRY(td_keep_room(&fold->keys[b], &fold->keys_capacity[b], n, sizeof(int64_t)));
+    return td_keep_room(&fold->rows[b], &fold->rows_capacity[b], n * dim, sizeof(float));
 }
 
 static void add_row(float *out, const float *a, const float *b, int64_t dim)

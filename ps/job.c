@@ -267,11 +267,12 @@ td_status *td_job_leave(td_job *job)
 
 td_status *td_job_agree(td_job *job, int64_t mine, int64_t *out_largest)
 {
-    td_parcel *parcels = NULL;
     const int64_t n = ++job->agreed;
     td_status *status = NULL;
     *out_largest = mine;
-    TD_TRY(TD_NEW(parcels, 2 * job->workers));
+    if (!job->agreeing)
+        TD_TRY(TD_NEW(job->agreeing, 2 * job->workers));
+    td_parcel *parcels = job->agreeing;
     for (int32_t w = 0; w < job->workers; w++) {
         td_parcel *in = &parcels[2 * w], *out = in + 1;
         *in = *out = (td_parcel){
@@ -288,7 +289,6 @@ td_status *td_job_agree(td_job *job, int64_t mine, int64_t *out_largest)
         if (!status && (int64_t)parcels[2 * w].words[0] > *out_largest)
             *out_largest = (int64_t)parcels[2 * w].words[0];
     }
-    td_free(parcels);
     return status;
 }
 

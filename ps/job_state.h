@@ -60,6 +60,10 @@ struct td_job {
     td_row_cache *cache; /* NULL: none is wanted, or nothing was pulled yet */
     int64_t forgotten;   /* how often kept rows became worth nothing */
     td_round pulling, pushing;
+    td_exact *told;      /* [servers, parts]: squares of an offer */
+    float *coefficients; /* of all parts: what is decided */
+    int64_t told_capacity, coefficients_capacity;
+    td_parcel *agreeing; /* [2 workers]: of td_job_agree */
     td_buffer rooms[TD_ROOMS];
     td_rank_sum *sums, *sum; /* windows under way; the one whose micro-batches run; NULL: none was made yet */
     int64_t n_sums;
@@ -98,6 +102,23 @@ int64_t td_client_row_bytes(const td_job *job, int32_t table, int32_t array);
 td_status *td_client_begin_round(const td_job *job, int32_t parts, td_round *round) TD_MUST_USE;
 /* Cuts each part into what the servers own: stretches, as keys ascend, and a gradient's places among them (`by_place`) do too. */
 void td_client_cut(const td_job *job, const td_remote_part *parts, int32_t n, bool by_place, const td_round *round);
+
+/* Bytes of a worker's messages to all servers, each of n parts that have so many keys together, and rows of so many bytes. */
+static inline int64_t td_client_pull_bytes(int32_t servers, int32_t n, int64_t keys)
+{
+    return servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t);
+}
+
+static inline int64_t td_client_push_bytes(int32_t servers, int32_t n, int64_t keys_and_rows)
+{
+    enum { ALIGNED = 8 }; /* the next server's message begins at a multiple */
+    return servers * (n * (int64_t)(sizeof(td_wire_part) + TD_COEFFICIENTS * sizeof(float)) + ALIGNED) + keys_and_rows;
+}
+
+static inline int64_t td_client_round_bytes(int32_t servers, int32_t n)
+{
+    return servers * 2 * (int64_t)sizeof(td_parcel) + ((int64_t)servers * n + 1) * (int64_t)sizeof(td_stretch);
+}
 
 /* ---- client_pull.c, client_push.c, client_rows.c: functions of td_remote ---- */
 /* Rows from their owners, all of them. */

@@ -181,11 +181,17 @@ static bool make_shared(td_near *near, td_buffer *buffer, int64_t bytes)
     return true;
 }
 
+int64_t td_buffer_bytes(int64_t bytes)
+{
+    return (int64_t)td_shared_memory_bytes((size_t)td_room_of(bytes));
+}
+
 td_status *td_buffer_room(td_near *near, td_buffer *buffer, int64_t bytes)
 {
     if (bytes <= buffer->bytes)
         return NULL;
     td_buffer_free(near, buffer);
+    bytes = td_room_of(bytes);
     if (!make_shared(near, buffer, bytes))
         buffer->data = td_calloc_aligned((size_t)bytes);
     if (!buffer->data)

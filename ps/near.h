@@ -70,6 +70,7 @@ void td_near_sleep(td_near *near, unsigned heard, int64_t nanoseconds);
 
 /* ---- buffers ---- */
 /* At least `bytes`, contents undefined where it grows. It must not be lent. */
+int64_t td_buffer_bytes(int64_t bytes);
 td_status *td_buffer_room(td_near *near, td_buffer *buffer, int64_t bytes) TD_MUST_USE;
 /* near NULL: once the rank has no others. */
 void td_buffer_free(td_near *near, td_buffer *buffer);

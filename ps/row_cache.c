@@ -18,9 +18,9 @@ struct td_row_cache {
     int64_t n_tables;
     /* of one pull */
     td_remote_part *parts;
-    int64_t most_parts;
+    int64_t parts_capacity;
     int64_t *keys, *places; /* what is missing: keys, and where in its part */
-    int64_t keys_capacity;
+    int64_t keys_capacity, places_capacity;
     char *rows;
     int64_t rows_capacity;
     td_job_cached count;
@@ -77,28 +77,10 @@ static td_status *open_cache(td_job *job)
 
 static td_status *room_for(td_row_cache *cache, int32_t n, int64_t keys, int64_t bytes)
 {
-    if (n > cache->most_parts) {
-        td_free(cache->parts);
-        cache->most_parts = 0;
-        TD_TRY(TD_NEW(cache->parts, n));
-        cache->most_parts = n;
-    }
-    if (keys > cache->keys_capacity) {
-        td_free(cache->keys);
-        td_free(cache->places);
-        cache->keys = cache->places = NULL;
-        cache->keys_capacity = 0;
-        TD_TRY(TD_NEW(cache->keys, keys));
-        TD_TRY(TD_NEW(cache->places, keys));
-        cache->keys_capacity = keys;
-    }
-    if (bytes > cache->rows_capacity) {
-        td_free(cache->rows);
-        cache->rows_capacity = 0;
-        TD_TRY(TD_NEW(cache->rows, bytes));
-        cache->rows_capacity = bytes;
-    }
-    return NULL;
+    TD_TRY(td_keep_room(&cache->parts, &cache->parts_capacity, n, sizeof *cache->parts));
+    TD_TRY(td_keep_room(&cache->keys, &cache->keys_capacity, keys, sizeof *cache->keys));
+    TD_TRY(td_keep_room(&cache->places, &cache->places_capacity, keys, sizeof *cache->places));
+    return td_keep_room(&cache->rows, &cache->rows_capacity, bytes, 1);
 }
 
 /* ---- one pull ------------------------------------------------------------------------------------------------------------------ */

@@ -57,6 +57,7 @@ void td_server_destroy(td_server *server)
         td_fold_deinit(&server->folds[i]);
     td_free(server->folds);
     td_free(server->scaled);
+    td_free(server->squares);
     td_free(server->shards);
     td_comm_buffer_free(server->comm, &server->answer);
     td_free(server);

@@ -2,6 +2,7 @@
 #ifndef TANDEM_PS_SERVER_STATE_H
 #define TANDEM_PS_SERVER_STATE_H
 
+#include "base/exact.h"
 #include "ps/fold.h"
 #include "ps/near.h"
 #include "ps/server.h"
@@ -27,9 +28,10 @@ struct td_server {
     td_request *parked;                     /* pulls that wait */
     td_fold *folds;                         /* of each part of a window */
     int64_t n_folds, folds_capacity;
-    bool weighed;  /* the next window's sums are in `folds`, and it is yet to be decided what becomes of them */
-    float *scaled; /* a part's rows times the factor */
-    int64_t scaled_capacity;
+    bool weighed;      /* the next window's sums are in `folds`, and it is yet to be decided what becomes of them */
+    float *scaled;     /* a part's rows times the factor */
+    td_exact *squares; /* of each part, as it was weighed */
+    int64_t scaled_capacity, squares_capacity;
     td_buffer answer; /* of pulls and reads */
     td_job_served served;
     td_profiler *profiler; /* of a rank that only serves; NULL: nobody asked for one */

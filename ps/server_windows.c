@@ -148,20 +148,18 @@ static td_status *weigh(td_server *server)
 {
     td_request **pushes = next_window(server);
     const int64_t parts = (int64_t)pushes[0]->words[1];
-    td_exact *squares = NULL;
     TD_TRY(fold_window(server, pushes));
-    TD_TRY(TD_NEW(squares, parts + 1));
+    TD_TRY(td_keep_room(&server->squares, &server->squares_capacity, parts, sizeof *server->squares));
     for (int64_t i = 0; i < parts; i++) {
         const td_fold_rows rows = td_fold_result(&server->folds[i]);
-        td_exact_clear(&squares[i]);
-        td_sum_squares_rows(rows.rows, rows.n, rows.dim, &squares[i]);
+        td_exact_clear(&server->squares[i]);
+        td_sum_squares_rows(rows.rows, rows.n, rows.dim, &server->squares[i]);
     }
     server->weighed = true;
     td_status *status = NULL;
     for (int32_t r = 0; r < server->replicas && !status; r++)
         if (pushes[r]->words[2] & TD_OFFER_ENDS)
-            status = tell_squares(server, pushes[r], squares, parts);
-    td_free(squares);
+            status = tell_squares(server, pushes[r], server->squares, parts);
     return status;
 }
 
@@ -169,12 +167,7 @@ static td_status *weigh(td_server *server)
 static td_status *scale(td_server *server, td_fold_rows *rows, float factor)
 {
     const int64_t n = rows->n * rows->dim;
-    if (n > server->scaled_capacity) {
-        td_free(server->scaled);
-        server->scaled_capacity = 0;
-        TD_TRY(TD_NEW(server->scaled, n));
-        server->scaled_capacity = n;
-    }
+    TD_TRY(td_keep_room(&server->scaled, &server->scaled_capacity, n, sizeof *server->scaled));
     for (int64_t i = 0; i < n; i++)
         server->scaled[i] = factor * rows->rows[i];
     rows->rows = server->scaled;

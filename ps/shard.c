@@ -262,14 +262,7 @@ static td_status *take(td_shard *shard, int64_t key, int64_t *out_slot)
 
 static td_status *slots_for(td_shard *shard, int64_t n)
 {
-    if (n <= shard->slots_capacity)
-        return NULL;
-    int64_t *slots = td_realloc(shard->slots, (size_t)n, sizeof *slots);
-    if (!slots)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %" PRId64 " rows of \"%s\"", n, shard->definition.name);
-    shard->slots = slots;
-    shard->slots_capacity = n;
-    return NULL;
+    return td_keep_room(&shard->slots, &shard->slots_capacity, n, sizeof *shard->slots);
 }
 
 static void ask_ahead(const td_shard *shard, const int64_t *keys, int64_t i, int64_t n)
@@ -336,13 +329,7 @@ td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool b
 
 static td_status *room_for_kept(td_shard *shard, int64_t n)
 {
-    if (n * shard->definition.dim <= shard->kept_capacity)
-        return NULL;
-    td_free(shard->kept);
-    shard->kept_capacity = 0;
-    TD_TRY(TD_NEW(shard->kept, n * shard->definition.dim));
-    shard->kept_capacity = n * shard->definition.dim;
-    return NULL;
+    return td_keep_room(&shard->kept, &shard->kept_capacity, n * shard->definition.dim, sizeof *shard->kept);
 }
 
 /* Slots of those that have begun or begin now; *gradients becomes theirs, and *n their number. */

@@ -176,7 +176,8 @@ td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t
         return node->host_function(node->host_context, call->inputs, call->n_inputs,
                                    &in->tensors[parity][call->n_inputs]);
     case TD_RUN_REMOTE:
-        return td_served_run(lane->session->plan, call, in->remote_tables, &lane->session->places[parity]);
+        return td_served_run(lane->session->plan, call, in->remote_tables, &lane->session->places[parity],
+                             &lane->session->served_calls);
     case TD_RUN_KERNEL:
         break;
     }

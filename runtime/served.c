@@ -1,4 +1,4 @@
-/* See served.h. */
+/* The ids of a window become keys and places: see served.h. What is asked of other ranks then is in served_ops.c. */
 #include "runtime/served.h"
 
 #include <string.h>
@@ -6,9 +6,7 @@
 #include "base/dedup.h"
 #include "base/key.h"
 #include "base/memory.h"
-#include "graph/op.h"
 #include "runtime/profiler.h"
-#include "runtime/row_order.h"
 
 /* ---- keys and places --------------------------------------------------------------------------------------------------------- */
 
@@ -27,27 +25,10 @@ static int64_t ids_of(const td_tensor *ids)
 
 static td_status *room_for(td_served_window *window, int32_t k, int64_t n)
 {
-    if (n > window->capacities[k]) {
-        td_free(window->keys[k]);
-        td_free(window->places[k]);
-        window->keys[k] = window->places[k] = NULL;
-        window->capacities[k] = 0;
-        TD_TRY(TD_NEW(window->keys[k], n));
-        TD_TRY(TD_NEW(window->places[k], n));
-        window->capacities[k] = n;
-    }
-    if (n > window->scratch_ids) {
-        td_free(window->scratch);
-        td_free(window->rows);
-        window->rows = NULL;
-        window->scratch_ids = 0;
-        window->scratch = td_calloc(1, td_dedup_scratch_bytes(n));
-        TD_TRY(TD_NEW(window->rows, n));
-        if (!window->scratch)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld ids", (long long)n);
-        window->scratch_ids = n;
-    }
-    return NULL;
+    TD_TRY(td_keep_room(&window->keys[k], &window->keys_capacities[k], n, sizeof(int64_t)));
+    TD_TRY(td_keep_room(&window->places[k], &window->places_capacities[k], n, sizeof(int64_t)));
+    TD_TRY(td_keep_room(&window->rows, &window->rows_capacity, n, sizeof(int64_t)));
+    return td_keep_room(&window->scratch, &window->scratch_bytes, (int64_t)td_dedup_scratch_bytes(n), 1);
 }
 
 static td_status *check_row(const td_plan_keys *keys, const td_plan_places *places, const td_tensor *ids, int64_t i,
@@ -145,17 +126,43 @@ td_status *td_served_window_fill(td_served_window *window, const td_plan *plan, 
         TD_TRY(TD_NEW(window->keys, plan->n_keys + 1));
         TD_TRY(TD_NEW(window->places, plan->n_keys + 1));
         TD_TRY(TD_NEW(window->n_keys, plan->n_keys + 1));
-        TD_TRY(TD_NEW(window->capacities, plan->n_keys + 1));
+        TD_TRY(TD_NEW(window->keys_capacities, plan->n_keys + 1));
+        TD_TRY(TD_NEW(window->places_capacities, plan->n_keys + 1));
     }
-    if (starts > window->starts_capacity) {
-        td_free(window->starts);
-        window->starts_capacity = 0;
-        TD_TRY(TD_NEW(window->starts, starts));
-        window->starts_capacity = starts;
-    }
+    TD_TRY(td_keep_room(&window->starts, &window->starts_capacity, starts, sizeof *window->starts));
     for (int32_t k = 0; k < plan->n_keys; k++)
         TD_TRY(group(window, k, plan, batches, n));
     return NULL;
+}
+
+static int64_t most_ids(const td_plan *plan, const td_plan_keys *keys)
+{
+    int64_t ids = 0;
+    for (int32_t p = 0; p < keys->n_places; p++) {
+        td_tensor places;
+        const td_value value = td_graph_find(plan->graph, keys->places[p].to);
+        if (value.id < 0) /* no lookup of this plan */
+            continue;
+        td_value_tensor(plan->graph, value.id, NULL, &places);
+        ids += ids_of(&places);
+    }
+    return ids * plan->replicas * plan->most_accumulated;
+}
+
+int64_t td_served_bytes(const td_plan *plan)
+{
+    const int64_t batches = (int64_t)plan->replicas * plan->most_accumulated;
+    int64_t most = 0, bytes = 0;
+    if (!plan->n_keys)
+        return 0;
+    for (int32_t k = 0; k < plan->n_keys; k++) {
+        const int64_t ids = most_ids(plan, &plan->keys[k]) + 1;
+        bytes += 2 * td_room_of(ids) * (int64_t)sizeof(int64_t); /* keys and places */
+        most = ids > most ? ids : most;
+    }
+    bytes += td_room_of(most) * (int64_t)sizeof(int64_t) + td_room_of((int64_t)td_dedup_scratch_bytes(most));
+    bytes += (td_room_of(batches * plan->n_keys) + 5 * (plan->n_keys + 1)) * (int64_t)sizeof(int64_t);
+    return TD_SERVED_WINDOWS * bytes + td_served_calls_bytes(plan);
 }
 
 void td_served_window_deinit(td_served_window *window, const td_plan *plan)
@@ -167,7 +174,8 @@ void td_served_window_deinit(td_served_window *window, const td_plan *plan)
     td_free(window->keys);
     td_free(window->places);
     td_free(window->n_keys);
-    td_free(window->capacities);
+    td_free(window->keys_capacities);
+    td_free(window->places_capacities);
     td_free(window->starts);
     td_free(window->rows);
     td_free(window->scratch);
@@ -194,165 +202,11 @@ td_status *td_served_extend(td_served_fields *fields, const td_served_window *wi
     int32_t most = batch->n_fields;
     for (int32_t k = 0; k < plan->n_keys; k++)
         most += 1 + plan->keys[k].n_places;
-    if (most > fields->most) {
-        td_free(fields->fields);
-        fields->most = 0;
-        TD_TRY(TD_NEW(fields->fields, most));
-        fields->most = most;
-    }
+    TD_TRY(td_keep_room(&fields->fields, &fields->most, most, sizeof *fields->fields));
     memcpy(fields->fields, batch->fields, (size_t)batch->n_fields * sizeof *batch->fields);
     batch->fields = fields->fields;
     for (int32_t k = 0; k < plan->n_keys; k++)
         put_fields(fields, &plan->keys[k], window->keys[k], window->n_keys[k],
                    window->places[k] + window->starts[at * (int64_t)plan->n_keys + k], batch);
     return NULL;
-}
-
-/* ---- remote ops -------------------------------------------------------------------------------------------------------------- */
-
-enum { PULL_INPUTS = 2, PUSH_INPUTS = 4, OFFER_INPUTS = 3, APPLY_INPUTS = 2 };
-
-static td_status *pull(const td_plan *plan, const td_kernel_call *call, const int32_t *tables)
-{
-    td_remote_part *parts = NULL;
-    TD_TRY(TD_NEW(parts, call->n_outputs));
-    for (int32_t t = 0; t < call->n_outputs; t++)
-        parts[t] = (td_remote_part){.table = tables[PULL_INPUTS * t],
-                                    .n = call->inputs[PULL_INPUTS * t + 1].dims[0],
-                                    .keys = call->inputs[PULL_INPUTS * t + 1].data,
-                                    .rows = call->outputs[t].data};
-    td_status *status = plan->remote->pull(plan->remote->self, parts, call->n_outputs, plan->training);
-    td_free(parts);
-    return status;
-}
-
-/* What a part's rows in ascending order took; NULLs: they ascended. */
-typedef struct ordered {
-    int64_t *places;
-    float *gradients;
-} ordered;
-
-static td_status *put_in_order(td_remote_part *part, const td_tensor *gradient, ordered *out)
-{
-    const int64_t dim = gradient->dims[1];
-    td_row_order order = {0};
-    td_status *status = td_row_order_find(&order, part->places, part->n, gradient->dims[0]);
-    if (!status && order.at)
-        status = TD_NEW(out->places, part->n);
-    if (!status && order.at)
-        status = TD_NEW(out->gradients, part->n * dim);
-    for (int64_t i = 0; i < part->n && !status && order.at; i++) {
-        out->places[i] = part->places[order.at[i]];
-        memcpy(out->gradients + i * dim, part->gradients + order.at[i] * dim, (size_t)dim * sizeof(float));
-    }
-    if (!status && order.at) {
-        part->places = out->places;
-        part->gradients = out->gradients;
-    }
-    td_row_order_deinit(&order);
-    return status;
-}
-
-/* Parts of a call that has so many inputs for each table: table, gradient, keys, then perhaps coefficients. */
-static td_status *fill_parts(const td_kernel_call *call, int32_t stride, const int32_t *tables,
-                             const td_remote_place *place, td_remote_part *parts, ordered *in_order)
-{
-    static const float none[TD_COEFFICIENTS] = {0};
-    for (int32_t t = 0; t < call->n_inputs / stride; t++) {
-        const td_tensor *inputs = &call->inputs[stride * t];
-        parts[t] = (td_remote_part){.table = tables[stride * t],
-                                    .n = place->samples ? *(const int64_t *)inputs[1].count : 0,
-                                    .keys = inputs[2].data,
-                                    .places = inputs[1].index,
-                                    .gradients = inputs[1].data,
-                                    .coefficients = stride > OFFER_INPUTS ? inputs[3].data : none};
-        TD_TRY(put_in_order(&parts[t], &inputs[1], &in_order[t]));
-    }
-    return NULL;
-}
-
-static td_status *send_parts(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place,
-                             const td_remote_part *parts, int32_t n)
-{
-    td_exact **squares = NULL;
-    const td_remote *remote = plan->remote;
-    if (!call->n_outputs)
-        return remote->push(remote->self, parts, n, place);
-    TD_TRY(TD_NEW(squares, n));
-    for (int32_t t = 0; t < n; t++)
-        squares[t] = call->outputs[t].data;
-    td_status *status = remote->offer(remote->self, parts, n, place, squares);
-    td_free(squares);
-    return status;
-}
-
-/* ps_push, ps_offer: a replica's gradients. */
-static td_status *push(const td_plan *plan, const td_kernel_call *call, int32_t stride, const int32_t *tables,
-                       const td_remote_place *place)
-{
-    td_remote_part *parts = NULL;
-    ordered *in_order = NULL;
-    const int32_t n = call->n_inputs / stride;
-    if (!place->ends_replica)
-        return NULL;
-    td_status *status = TD_NEW(parts, n);
-    if (!status)
-        status = TD_NEW(in_order, n);
-    if (!status)
-        status = fill_parts(call, stride, tables, place, parts, in_order);
-    if (!status)
-        status = send_parts(plan, call, place, parts, n);
-    for (int32_t t = 0; in_order && t < n; t++) {
-        td_free(in_order[t].places);
-        td_free(in_order[t].gradients);
-    }
-    td_free(in_order);
-    td_free(parts);
-    return status;
-}
-
-static td_status *apply(const td_plan *plan, const td_kernel_call *call, const int32_t *tables)
-{
-    td_remote_part *parts = NULL;
-    const int32_t n = call->n_inputs / APPLY_INPUTS;
-    const float *factor = call->inputs[0].kind == TD_NONE ? NULL : call->inputs[0].data;
-    TD_TRY(TD_NEW(parts, n));
-    for (int32_t t = 0; t < n; t++)
-        parts[t] = (td_remote_part){.table = tables[1 + APPLY_INPUTS * t],
-                                    .coefficients = call->inputs[2 + APPLY_INPUTS * t].data};
-    td_status *status = plan->remote->apply(plan->remote->self, parts, n, factor ? *factor : 1);
-    td_free(parts);
-    return status;
-}
-
-/* rank_send, rank_sum: see graph/ops/rank_sum.c. */
-static td_status *send_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
-{
-    const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
-                                     .n = call->n_inputs - 1,
-                                     .rows_bytes = td_attr_int(call->attrs, call->n_attrs, "rows_bytes", 0)};
-    *(float *)call->outputs[0].data = 0;
-    return plan->remote->send(plan->remote->self, &bucket, call->inputs + 1, place);
-}
-
-static td_status *sum_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
-{
-    const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
-                                     .n = call->n_outputs};
-    return plan->remote->sum(plan->remote->self, &bucket, call->inputs + call->n_inputs - call->n_outputs,
-                             (td_tensor *)(uintptr_t)call->outputs, place);
-}
-
-td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
-                         const td_remote_place *place)
-{
-    if (strcmp(call->op, "ps_pull") == 0)
-        return pull(plan, call, tables);
-    if (strcmp(call->op, "ps_push") == 0)
-        return push(plan, call, PUSH_INPUTS, tables, place);
-    if (strcmp(call->op, "ps_offer") == 0)
-        return push(plan, call, OFFER_INPUTS, tables, place);
-    if (strcmp(call->op, "ps_apply") == 0)
-        return apply(plan, call, tables);
-    return strcmp(call->op, "rank_send") == 0 ? send_bucket(plan, call, place) : sum_bucket(plan, call, place);
 }

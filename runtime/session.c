@@ -59,6 +59,7 @@ void td_session_destroy(td_session *session)
         td_free(session->slots[i].served.fields);
         td_served_window_deinit(&session->served[i], session->plan);
     }
+    td_served_calls_deinit(&session->served_calls);
     td_status_destroy(session->error);
     pthread_mutex_destroy(&session->mutex);
     pthread_cond_destroy(&session->step_done);

@@ -20,7 +20,7 @@
 #include "runtime/served.h"
 #include "runtime/store.h"
 
-enum { TD_STEP_SLOTS = 3, TD_PARITIES = 2 };
+enum { TD_STEP_SLOTS = TD_SERVED_WINDOWS, TD_PARITIES = 2 };
 
 typedef enum td_instruction_kind {
     TD_RUN_KERNEL = 0,
@@ -189,6 +189,7 @@ struct td_session {
     td_step_slot slots[TD_STEP_SLOTS];
     td_served_window served[TD_STEP_SLOTS]; /* of the last windows that have begun */
     int64_t served_windows;
+    td_served_calls served_calls;
     int64_t admitted, completed; /* micro-batches over the session's life */
     td_batch_ahead ahead;
     td_window_so_far window;

@@ -1,0 +1,147 @@
+/* Two ranks, workers and servers both, train a model with two served tables, run by tests/mpi/run under mpirun: after the first
+ * windows no step allocates, and no rank ever takes more than its plan, td_job_staging and the rows it serves.
+ *
+ *     ranks_steady clip|plain
+ *
+ * Gradients are clipped or not: pushes or offers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "tandem/job.h"
+#include "tandem/ops.h"
+#include "tandem/session.h"
+
+enum { BATCH = 2048, DIM = 32, ROWS = 6000, BATCHES = 3, WARM = 15, STEPS = 60, FEW = 12 };
+/* Lanes, kernels, a server's threads and the letters of MPI: what does not grow with the tables or the batch. */
+static const int64_t CONSTANT = 512 << 10;
+
+static td_job *job;
+static int64_t ids[BATCHES][2][BATCH], given;
+static float labels[BATCH];
+static td_field fields[BATCHES][3];
+
+static void require(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "rank %d: %s\n", job ? td_job_rank(job) : -1, what);
+    _exit(1);
+}
+
+static void no_error(td_status *status)
+{
+    require(!status, td_status_message(status));
+}
+
+static td_status *next(void *self, td_batch *out_batch, bool *out_end)
+{
+    *out_end = false;
+    *out_batch = (td_batch){.samples = BATCH, .n_fields = 3, .fields = fields[given++ % BATCHES], .owner = self};
+    return NULL;
+}
+
+static void release(void *self, td_batch *batch)
+{
+    (void)self;
+    *batch = (td_batch){0};
+}
+
+static void make_batches(int32_t worker)
+{
+    for (int b = 0; b < BATCHES; b++) {
+        for (int i = 0; i < BATCH; i++) {
+            ids[b][0][i] = (i * 7 + b * 1000 + worker * 500) % ROWS;
+            ids[b][1][i] = (i / 2 * 11 + b) % ROWS;
+        }
+        const td_tensor first = {.kind = TD_DENSE, .dtype = TD_I64, .rank = 1, .dims = {BATCH}, .data = ids[b][0]};
+        td_tensor second = first;
+        second.data = ids[b][1];
+        fields[b][0] = (td_field){"a", first};
+        fields[b][1] = (td_field){"b", second};
+        fields[b][2] =
+            (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {BATCH, 1}, .data = labels}};
+    }
+}
+
+static td_value build(td_graph *g)
+{
+    const td_dim batch = td_dim_constant(BATCH);
+    td_value a = td_input(g, "a", TD_I64, TD_SHAPE(batch)), b = td_input(g, "b", TD_I64, TD_SHAPE(batch)),
+             y = td_input(g, "y", TD_F32, TD_SHAPE(batch, 1));
+    const td_shape shape = TD_SHAPE(ROWS, DIM);
+    td_value first = td_parameter(g, "table.0", TD_F32, shape, td_init_normal(0, 1)),
+             second = td_parameter(g, "table.1", TD_F32, shape, td_init_normal(0, 1));
+    td_value vectors[] = {td_embedding(first, a, (td_embedding_options){0}),
+                          td_embedding(second, b, (td_embedding_options){0})};
+    return td_bce_with_logits(td_linear(td_concat(2, vectors, 1), 1, "top"), y);
+}
+
+/* What of this process's memory is beyond what the job and the graph had before. */
+static int64_t planned(const td_plan *plan)
+{
+    int64_t worker = 0, server = 0;
+    require(td_job_staging(plan, td_job_workers(job), td_job_servers(job), &worker, &server), "no served table");
+    const td_job_served served = td_job_count_served(job);
+    require(served.tables == 2 && served.rows > 0, "it serves no rows");
+    return (int64_t)td_plan_device(plan, 0).peak_bytes + worker + server + served.row_bytes + served.overhead_bytes;
+}
+
+static void all_are_here(void)
+{
+    int64_t none = 0;
+    no_error(td_job_agree(job, 0, &none));
+}
+
+int main(int argc, char **argv)
+{
+    td_graph *graph = NULL;
+    td_plan *plan = NULL;
+    td_store *store = NULL;
+    td_session *session = NULL;
+    td_source source = {&source, next, release};
+    char text[160];
+    require(argc == 2, "usage: ranks_steady clip|plain");
+    no_error(td_job_open(&(td_job_options){0}, &job));
+    make_batches(td_job_worker(job));
+    no_error(td_graph_create(&graph));
+    td_value loss = build(graph);
+    td_train_options options = td_train_defaults();
+    options.remote = td_job_remote(job);
+    options.serve_embedding = true;
+    if (!strcmp(argv[1], "clip"))
+        options.clip_norm = 0.01;
+    td_group(&options, "table*", td_adagrad(0.01));
+    td_group(&options, "*", td_sgd(0.1));
+    no_error(td_plan_train(graph, loss, &options, &plan));
+    const int64_t before = (int64_t)td_memory_read().bytes_now;
+    td_memory_reset_peak();
+    no_error(td_store_create(plan, &store));
+    no_error(td_session_create(plan, store, &session));
+    no_error(td_session_run(session, &source, WARM, NULL, NULL));
+    all_are_here();
+    const uint64_t allocations = td_memory_read().allocations;
+    all_are_here();
+    no_error(td_session_run(session, &source, STEPS, NULL, NULL));
+    all_are_here();
+    const int64_t more = (int64_t)(td_memory_read().allocations - allocations);
+    (void)snprintf(text, sizeof text, "%lld allocations in %d steps", (long long)more, STEPS);
+    /* A step: a sum's list of the replicas' messages. FEW: more messages may wait at the same time than ever did before. */
+    require(more <= STEPS + FEW, text);
+    const int64_t taken = (int64_t)td_memory_read().bytes_peak - before, most = planned(plan) + CONSTANT;
+    (void)snprintf(text, sizeof text, "it took %lld bytes, where the plan says %lld at most", (long long)taken,
+                   (long long)most);
+    require(taken <= most, text);
+    printf("%s\n", text);
+    all_are_here();
+    td_session_destroy(session);
+    td_store_release(store);
+    td_plan_release(plan);
+    td_train_options_deinit(&options);
+    td_graph_destroy(graph);
+    no_error(td_job_leave(job));
+    require(td_job_close(job, NULL, NULL), "MPI was not finalized");
+    return 0;
+}
