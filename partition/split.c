@@ -2,12 +2,12 @@
  *
  *     gradient -> adam(W, gradient, m, v)                                                becomes, of N elements with n on the device,
  *     gradient -> part [0, n) -> adam(part of W, part, part of m, part of v)             on the device
- *              -> part [n, N) -> (copy) -> update_mixed(W@cpu, rest, m@cpu, v@cpu)       on the host
- *                                          -> refresh_part(W@cpu, part [n, N) of W)
+ *              -> part [n, N) -> (copy) -> update_mixed(W/rest@cpu, rest, m/rest@cpu, ..) on the host
+ *                                          -> refresh_part(W/rest@cpu, part [n, N) of W)
  *
  * W stays whole where it is read; its state is in two places. What comes before the update (sums, norms, clipping) is of the whole
  * gradient, where it was. n is a multiple of TD_BLOCK, and rules that work element by element alone are split, so the bits are those
- * of one update. Between steps W@cpu equals the last N - n elements of W. */
+ * of one update. Between steps W/rest@cpu equals the last N - n elements of W. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -68,7 +68,8 @@ static td_status *add_rest(const splitting *s, int32_t value, td_value *out)
 {
     td_graph *graph = s->graph;
     const td_shape shape = {.rank = 1, .dims = {td_dim_constant(s->elements - s->here)}};
-    char *name = td_format("%s@%s", graph->values[value].name, s->plan->sites[s->plan->host].name);
+    /* Not "W@cpu": a copy of W for an op there is called that (copies.c). */
+    char *name = td_format("%s/rest@%s", graph->values[value].name, s->plan->sites[s->plan->host].name);
     if (!name)
         return no_memory(s);
     *out = td_graph_add_source(graph, TD_CLASS_REPLICA, TD_DENSE, name, TD_F32, shape, td_dim_constant(0));

@@ -149,6 +149,51 @@ static void test_what_cannot_be_split_goes_whole_and_says_why(void **state)
     check_same("lamb", &(variant){.accumulate = 1, .clip_norm = 0.05});
 }
 
+/* ---- read elsewhere too ----------------------------------------------------------------------------------------------------- */
+
+/* "wide" is read by "near" and by "far", which is on another device. */
+static void train_shared(td_offload offload, const char *far, dense_run *out, dense_losses *losses)
+{
+    dense_batches b;
+    td_value x, y, both[2];
+    *out = dense_run_inputs(&x, &y);
+    td_value wide = td_parameter(out->graph, "wide", TD_F32, TD_SHAPE(DENSE_WIDTH, HIDDEN), td_init_normal(0, 0.3));
+    both[0] = td_matmul(x, wide, false, false);
+    td_name(both[0], "near");
+    both[1] = td_matmul(td_tanh(x), wide, false, false);
+    td_name(both[1], "far");
+    out->loss = td_mse(td_linear(td_relu(td_add(both[0], both[1])), 1, "top"), y);
+    out->options.offload_optimizer = offload;
+    out->options.offload_ratio = 0.5;
+    td_add_device(&out->options, "accel", roomy);
+    td_add_device(&out->options, "second", roomy);
+    td_place(&out->options, "wide", "accel");
+    td_place(&out->options, "far", far);
+    td_group(&out->options, "*", td_adam(0.01));
+    *losses = (dense_losses){.n = 0};
+    dense_batches_fill(&b, -1);
+    dense_run_start(out);
+    dense_run_train(out, &b, 0, STEPS, losses);
+}
+
+static void test_a_split_parameter_may_be_read_on_other_devices(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"cpu", "second"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        dense_run plain, divided;
+        dense_losses expected, found;
+        td_plan_split split;
+        train_shared(TD_OFFLOAD_NONE, others[i], &plain, &expected);
+        train_shared(TD_OFFLOAD_CPU, others[i], &divided, &found);
+        assert_true(td_plan_split_parameter(divided.plan, &split));
+        assert_string_equal(split.parameter, "wide");
+        dense_run_check_same(&plain, &expected, &divided, &found);
+        dense_run_end(&plain);
+        dense_run_end(&divided);
+    }
+}
+
 /* ---- how much ------------------------------------------------------------------------------------------------------------ */
 
 /* What the host holds of moments, two numbers an element, is the share; 64 bytes at most are added to each of them. */
@@ -320,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_a_split_parameter_gives_the_same_bits_in_every_precision_with_sums_and_clipping),
         cmocka_unit_test(test_a_step_that_is_left_out_leaves_both_parts),
         cmocka_unit_test(test_what_cannot_be_split_goes_whole_and_says_why),
+        cmocka_unit_test(test_a_split_parameter_may_be_read_on_other_devices),
         cmocka_unit_test(test_the_share_is_what_was_asked_for_within_a_block),
         cmocka_unit_test(test_auto_fills_the_device_to_within_a_block),
         cmocka_unit_test(test_a_checkpoint_goes_on_under_any_share),
