@@ -32,6 +32,14 @@ static int32_t count_ports(const td_port *ports, int32_t most)
     return n;
 }
 
+/* What a value is a part of (partition/split.c), or itself: other views of a state are only read. */
+static int32_t whole_of(const td_graph *graph, int32_t value)
+{
+    const int32_t producer = graph->values[value].producer;
+    const bool part = producer >= 0 && strcmp(graph->nodes[producer].op->name, "part") == 0;
+    return part ? graph->nodes[producer].inputs[0] : value;
+}
+
 static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_inputs)
 {
     int32_t n_ports = count_ports(d->op->inputs, TD_MAX_PORTS);
@@ -56,7 +64,7 @@ static td_status *check_inputs(draft *d, const td_value *inputs, int32_t n_input
                             port->name);
         const td_value_info *info = &d->graph->values[inputs[i].id];
         d->inputs[i] = (td_type){info->kind, info->dtype, info->shape, info->entries};
-        const td_class class = d->graph->values[td_graph_behind_views(d->graph, inputs[i].id)].class;
+        const td_class class = d->graph->values[whole_of(d->graph, inputs[i].id)].class;
         bool state = class == TD_CLASS_PARAMETER || class == TD_CLASS_STATE || class == TD_CLASS_REPLICA;
         bool made = port->flags & TD_PORT_AFTER && info->producer >= 0; /* written again after its maker */
         if (port->flags & TD_PORT_WRITES && !state && !made)

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "graph/op.h"
+#include "tandem/ops.h"
 
 static td_graph *new_graph(void)
 {
@@ -233,6 +234,21 @@ static void test_a_cycle_is_refused_by_the_names_of_its_ops(void **state)
     td_graph_destroy(graph);
 }
 
+static void test_only_states_are_written_not_their_views(void **state)
+{
+    (void)state;
+    td_graph *graph = NULL;
+    assert_null(td_graph_create(&graph));
+    const td_value w = td_parameter(graph, "w", TD_F32, TD_SHAPE(2, 3), td_init_constant(0));
+    const td_value inputs[2] = {td_reshape(w, TD_SHAPE(6)), w};
+    td_graph_add(graph, "sgd", "step", inputs, 2, NULL, 0, NULL, 0);
+    td_status *status = td_graph_check(graph);
+    assert_non_null(status);
+    assert_non_null(strstr(td_status_message(status), "(parameter) is written, so it must be a parameter or state"));
+    td_status_destroy(status);
+    td_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_extents_agree_and_values_of_another_graph_are_refused),
         cmocka_unit_test(test_the_number_of_ids_is_checked_like_a_dimension),
         cmocka_unit_test(test_dense_values_have_no_entries_whatever_the_shape_rule_left),
+        cmocka_unit_test(test_only_states_are_written_not_their_views),
         cmocka_unit_test(test_an_unknown_op_names_the_nearest),
         cmocka_unit_test(test_parameters_without_a_path_to_the_loss_are_refused_unless_frozen),
         cmocka_unit_test(test_fan_out_gradients_are_summed_in_consumer_name_order),
