@@ -150,7 +150,7 @@ static int32_t count_kept(const td_plan_request *request, const movable *all, in
 }
 
 /* Why the update of a parameter cannot be made in two places; NULL: it can. */
-static const char *whole_because(const td_plan *plan, const td_plan_request *request, const movable *m)
+static const char *whole_because(const td_plan *plan, const movable *m)
 {
     const td_node *update = &plan->graph->nodes[m->update];
     if (plan->graph->values[m->parameter].dtype != TD_F32)
@@ -159,14 +159,14 @@ static const char *whole_because(const td_plan *plan, const td_plan_request *req
         return "its optimizer looks at more than one element at a time";
     if (update->delayed)
         return "its gradient waits for the next step (offload.delayed)";
-    return request->options->remote ? "the ranks of a job share its update" : NULL;
+    return plan->in_job ? "the ranks of a job share its update" : NULL;
 }
 
 /* The parameter where the share ends. */
 static td_status *divide(td_plan *plan, const td_plan_request *request, const movable *m, int64_t blocks)
 {
     const int64_t most = (m->elements - 1) / TD_BLOCK;
-    const char *why = whole_because(plan, request, m);
+    const char *why = whole_because(plan, m);
     blocks = blocks < most ? blocks : most;
     plan->splits = why ? 0 : most;
     if (!why && blocks > 0) {

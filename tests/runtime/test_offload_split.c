@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "optim/rule.h"
+#include "tandem/job.h"
 #include "tandem/ops.h"
 #include "tests/base/check.h"
 #include "tests/support/dense_run.h"
@@ -214,6 +215,19 @@ static void test_the_share_is_what_was_asked_for_within_a_block(void **state)
     }
 }
 
+static void test_a_process_that_trains_alone_with_own_tables_splits_as_well(void **state)
+{
+    (void)state;
+    td_own_tables *own = NULL;
+    assert_ok(td_own_tables_create(&own));
+    dense_run r = prepare("adam", TD_OFFLOAD_CPU, 0.5, roomy);
+    r.options.remote = td_own_tables_remote(own);
+    assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
+    check_split(r.plan, DENSE_WIDTH * HIDDEN - 2 * BLOCK);
+    dense_run_end(&r);
+    td_own_tables_destroy(own);
+}
+
 /* "tied.weight", "hidden.bias" and so many blocks of "hidden.weight" stay. */
 static uint64_t peak_with(int64_t blocks)
 {
@@ -367,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_split_goes_whole_and_says_why),
         cmocka_unit_test(test_a_split_parameter_may_be_read_on_other_devices),
         cmocka_unit_test(test_the_share_is_what_was_asked_for_within_a_block),
+        cmocka_unit_test(test_a_process_that_trains_alone_with_own_tables_splits_as_well),
         cmocka_unit_test(test_auto_fills_the_device_to_within_a_block),
         cmocka_unit_test(test_a_checkpoint_goes_on_under_any_share),
         cmocka_unit_test(test_a_store_is_read_and_written_across_the_border),
