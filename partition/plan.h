@@ -329,7 +329,8 @@ static inline bool td_plan_is_state(const td_plan *plan, int32_t value)
 {
     const td_value_info *info = &plan->graph->values[value];
     return info->class == TD_CLASS_STATE ||
-           (info->class == TD_CLASS_REPLICA && plan->graph->values[info->parameter].class == TD_CLASS_STATE);
+           (info->class == TD_CLASS_REPLICA && info->parameter >= 0 && /* of a plan that only evaluates: none */
+            plan->graph->values[info->parameter].class == TD_CLASS_STATE);
 }
 /* What a copy fills: its output, or the replica that it refreshes. */
 static inline int32_t td_copied_to(const td_node *node)
