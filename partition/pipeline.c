@@ -151,6 +151,23 @@ static td_status *wait_for_loss(work *w)
     return NULL;
 }
 
+/* Buckets leave in turn, of one micro-batch after another: whoever takes them away (runtime/remote.h) has one at a time. Within
+ * a micro-batch each waits for the word of the one before (graph/ops/rank_sum.c). */
+static td_status *wait_for_buckets(work *w)
+{
+    const td_graph *graph = w->plan->graph;
+    int32_t first = -1, last = -1;
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        const int32_t cluster = w->plan->nodes[n].cluster;
+        if (strcmp(node->op->name, "rank_send") != 0)
+            continue;
+        first = node->inputs[0] < 0 ? cluster : first;
+        last = last < 0 || td_cluster_reaches(w->plan, last, cluster) ? cluster : last;
+    }
+    return last < 0 ? NULL : add_wait(w, last, first);
+}
+
 /* ---- arenas ---------------------------------------------------------------------------------------------------------------- */
 
 /* A block, by the place of its maker: its subgraph's in a topological order, which knows of waits beyond the graph's edges too
@@ -328,6 +345,7 @@ static td_status *find_waits(td_plan *plan, bool within)
     TD_TRY_OR(status, done, wait_for_writers(&w));
     if (plan->micro >= 0 && plan->delayed)
         TD_TRY_OR(status, done, wait_for_loss(&w));
+    TD_TRY_OR(status, done, wait_for_buckets(&w));
     for (int32_t s = 0; s < plan->n_sites; s++)
         TD_TRY_OR(status, done, wait_for_bytes(&w, s));
     for (int32_t c = 0; c < plan->n_clusters; c++)

@@ -131,11 +131,32 @@ static void test_an_accelerators_gradients_leave_while_it_goes_on(void **state)
     model_end(&m);
 }
 
+/* A worker has several replicas, one after another: no bucket of the next one overtakes any of this one. */
+static void test_buckets_of_replicas_leave_in_turn(void **state)
+{
+    (void)state;
+    model m = model_begin(WIDTH);
+    td_add_device(&m.options, "cpu", "cpu:cores=2,lanes=2");
+    td_add_device(&m.options, "accel", "emulated:memory=64MiB,cores=1");
+    td_default_device(&m.options, "accel");
+    m.options.accumulate = 2;
+    plan_layers(&m, m.x);
+    const td_plan *plan = m.plan;
+    const int32_t last = plan->nodes[find(plan, "rank_send", count_buckets(plan) - 1)].cluster;
+    const int32_t first = plan->nodes[find(plan, "rank_send", 0)].cluster;
+    bool waits = false;
+    for (int32_t i = 0; i < plan->clusters[last].n_within; i++)
+        waits = waits || plan->clusters[last].within[i] == first;
+    assert_true(count_buckets(plan) > 1 && first != last && waits);
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_gradient_is_in_one_bucket_in_the_order_in_which_backward_makes_them),
         cmocka_unit_test(test_buckets_leave_while_backward_goes_on_and_nobody_waits_before),
-        cmocka_unit_test(test_an_accelerators_gradients_leave_while_it_goes_on)};
+        cmocka_unit_test(test_an_accelerators_gradients_leave_while_it_goes_on),
+        cmocka_unit_test(test_buckets_of_replicas_leave_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
