@@ -60,6 +60,7 @@ typedef struct td_comm_options {
     bool recover;                  /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
     bool adds_up;                  /* td_comm_add_up will be called; not with `recover` */
     int32_t apart;                 /* the last ranks, which do not call it */
+    int32_t adds_at_once;          /* numbers of a sum in one call of MPI's; 0: 2^28. The same on all ranks */
     atomic_bool *asked_to_stop;    /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
 } td_comm_options;
 

@@ -32,7 +32,8 @@ void td_engine_close_collective(td_comm_engine *e)
 int td_engine_begin_adding(const td_comm_engine *e, td_parcel *parcel, MPI_Request *out_request)
 {
     const int64_t left = (parcel->bytes - parcel->begun) / (int64_t)sizeof(float);
-    const int n = (int)(left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
+    const int32_t most = e->comm->options.adds_at_once > 0 ? e->comm->options.adds_at_once : MOST_AT_ONCE;
+    const int n = (int)(left < most ? left : most);
     char *at = (char *)parcel->data + parcel->begun;
     parcel->begun += n * (int64_t)sizeof(float);
     return MPI_Iallreduce(MPI_IN_PLACE, at, n, MPI_FLOAT, MPI_SUM, e->adders, out_request);

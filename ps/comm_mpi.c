@@ -147,7 +147,7 @@ static void say_places(const td_comm_engine *e, const td_parcel *parcel, td_lett
     letter->answer_bytes = writes ? answer->bytes : 0;
 }
 
-/* The next part of a sum by MPI. */
+/* A part of a sum by MPI. */
 static void add_part(td_comm_engine *e, td_parcel *parcel)
 {
     MPI_Request request;
@@ -159,6 +159,15 @@ static void add_part(td_comm_engine *e, td_parcel *parcel)
     note_mpi(e, code, "sum up with", parcel->peer);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_PART_OF_SUM, .parcel = parcel});
+    parcel->under_way += code == MPI_SUCCESS;
+}
+
+/* All parts at once: sums that are under way at the same time begin theirs in the same order on all ranks. */
+static void start_sum(td_comm_engine *e, td_parcel *parcel)
+{
+    do
+        add_part(e, parcel);
+    while (parcel->begun < parcel->bytes && !e->status);
 }
 
 static void start_send(td_comm_engine *e, td_parcel *parcel)
@@ -200,7 +209,7 @@ bool td_engine_start_submitted(td_comm_engine *e)
         if (!e->waiting)
             e->waiting_end = &e->waiting;
         if (parcel->is_sum)
-            add_part(e, parcel);
+            start_sum(e, parcel);
         else
             start_send(e, parcel);
         any = true;
@@ -324,9 +333,8 @@ static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
     } else if (!parcel) {
         return; /* of a rank that is lost */
     } else if (what->kind == TD_PART_OF_SUM) {
-        parcel->ended = parcel->begun;
-        if (parcel->begun < parcel->bytes)
-            add_part(e, parcel);
+        parcel->under_way--;
+        parcel->ended = parcel->under_way ? parcel->ended : parcel->bytes;
     } else {
         parcel->under_way--;
         parcel->ended += bytes;

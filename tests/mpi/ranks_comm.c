@@ -307,8 +307,9 @@ int main(int argc, char **argv)
 {
     const bool far = argc == 2 && !strcmp(argv[1], "far");
     const bool adds_up = argc == 2 && !strcmp(argv[1], "add_up");
-    td_status *status =
-        td_comm_open(&(td_comm_options){.deadline_s = 20, .all_far = far, .adds_up = adds_up, .apart = adds_up}, &comm);
+    const td_comm_options options = {
+        .deadline_s = 20, .all_far = far, .adds_up = adds_up, .apart = adds_up, .adds_at_once = NUMBERS / 4};
+    td_status *status = td_comm_open(&options, &comm);
     no_error(status);
     for (int32_t r = 0; r < td_comm_size(comm); r++) {
         char name[32];
