@@ -124,6 +124,18 @@ static json_t *classes_json(const td_ledger *ledger)
     return object;
 }
 
+/* The parameter whose update is made in two places, or why there is none although a share would end in one. */
+static void add_split(const td_plan *plan, json_t *ledger)
+{
+    td_plan_split split;
+    if (td_plan_split_parameter(plan, &split))
+        json_object_set_new(ledger, "split",
+                            json_pack("{s:s, s:I, s:I}", "parameter", split.parameter, "host_elements",
+                                      (json_int_t)split.host_elements, "elements", (json_int_t)split.elements));
+    if (td_plan_unsplit(plan))
+        json_object_set_new(ledger, "not_split", json_string(td_plan_unsplit(plan)));
+}
+
 td_status *td_ledger_json(const td_plan *plan, json_t **out_json)
 {
     prediction p;
@@ -150,5 +162,8 @@ td_status *td_ledger_json(const td_plan *plan, json_t **out_json)
                   (json_int_t)p.traffic.gradient_slots, "gradient_slot_bytes",
                   (json_int_t)p.traffic.gradient_slot_bytes, "parameter_slots", (json_int_t)p.traffic.parameter_slots,
                   "parameter_slot_bytes", (json_int_t)p.traffic.parameter_slot_bytes);
-    return *out_json ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a ledger");
+    if (!*out_json)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a ledger");
+    add_split(plan, *out_json);
+    return NULL;
 }

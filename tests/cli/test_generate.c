@@ -64,6 +64,21 @@ static void test_gpt_computes_its_blocks_again_with_the_same_result(void **state
     assert_non_null(strstr(errors, "train.recompute: \"b.*\" matches no op; did you mean"));
 }
 
+/* A share of the optimizer ends within a parameter, and the plan says where, in its text and as JSON. */
+static void test_a_plan_says_which_parameter_is_split(void **state)
+{
+    (void)state;
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "offload.optimizer={ratio: 0.6}", "--json");
+    json_t *plan = json_loads(out, 0, NULL);
+    const json_t *split = json_object_get(json_object_get(plan, "ledger"), "split");
+    const json_int_t on_host = json_integer_value(json_object_get(split, "host_elements"));
+    assert_non_null(json_string_value(json_object_get(split, "parameter")));
+    assert_true(on_host > 0 && on_host < json_integer_value(json_object_get(split, "elements")));
+    json_decref(plan);
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "offload.optimizer={ratio: 0.6}");
+    assert_non_null(strstr(out, "elements on the host"));
+}
+
 static double metric(const char *run, const char *name)
 {
     char path[300];
@@ -111,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt_goes_on_from_a_text),
         cmocka_unit_test(test_gpt_computes_its_blocks_again_with_the_same_result),
+        cmocka_unit_test(test_a_plan_says_which_parameter_is_split),
         cmocka_unit_test(test_images_are_told_apart_better_than_by_chance),
         cmocka_unit_test(test_settings_that_do_not_fit_are_refused),
     };
