@@ -1,5 +1,4 @@
-/* The callers' side of messages between ranks: handing parcels over, waiting, matching what comes with what is waited for.
- * A rank's messages to itself go through here alone, by copy. See comm.h. */
+/* The callers' side of messages between ranks: handing parcels over, and waiting. comm_match.c has what came for whom. A rank's messages to itself go through here alone, by copy. See comm.h. */
 #include "ps/comm_state.h"
 
 #include <stdlib.h>
@@ -239,184 +238,6 @@ td_status *td_comm_failure(td_comm *comm)
     return status;
 }
 
-/* ---- matching -------------------------------------------------------------------------------------------------------------- */
-
-static bool answers(const td_parcel *parcel, int32_t peer, uint32_t kind, uint64_t number)
-{
-    return parcel->peer == peer && parcel->kind == kind && parcel->number == number;
-}
-
-td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number)
-{
-    for (td_parcel **at = &comm->expected; *at; at = &(*at)->next)
-        if (answers(*at, peer, kind, number)) {
-            td_parcel *found = *at;
-            *at = found->next;
-            return found;
-        }
-    return NULL;
-}
-
-/* Bytes that came go where they were asked for. */
-static void hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel)
-{
-    if (arrival->parcel.bytes > parcel->bytes) {
-        td_comm_note_failure(comm,
-                             TD_ERROR(TD_INTERNAL, "%s sent %lld bytes where %lld are expected",
-                                      comm->peers[parcel->peer].name, (long long)arrival->parcel.bytes,
-                                      (long long)parcel->bytes),
-                             false);
-        return;
-    }
-    parcel->lent = arrival->parcel.lent;
-    parcel->lending = arrival->parcel.lending;
-    if (arrival->parcel.bytes && !parcel->lent && !arrival->parcel.in_place)
-        memcpy(parcel->data, arrival->parcel.data, (size_t)arrival->parcel.bytes);
-    parcel->bytes = arrival->parcel.bytes;
-    memcpy(parcel->words, arrival->parcel.words, sizeof parcel->words);
-    parcel->done = true;
-    td_comm_note_answer(comm, parcel);
-}
-
-static void queue_request(td_comm *comm, td_arrival *arrival)
-{
-    const td_parcel *parcel = &arrival->parcel;
-    td_request *request = &arrival->request;
-    request->from = parcel->peer;
-    request->kind = parcel->kind;
-    request->number = parcel->number;
-    request->data = parcel->lent ? parcel->lent : parcel->data;
-    request->bytes = parcel->bytes;
-    request->lending = parcel->lending;
-    request->next = NULL;
-    memcpy(request->words, parcel->words, sizeof request->words);
-    *comm->requests_end = request;
-    comm->requests_end = &request->next;
-}
-
-/* The place in the list of an arrival that answers; *place NULL: there is none. */
-static td_arrival **find_arrival(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number)
-{
-    td_arrival **at = &comm->arrived;
-    while (*at && !answers(&(*at)->parcel, peer, kind, number))
-        at = &(*at)->next;
-    return at;
-}
-
-static void give(td_comm *comm, td_arrival **at, td_parcel *parcel)
-{
-    td_arrival *arrival = *at;
-    *at = arrival->next;
-    hand_over(comm, arrival, parcel);
-    td_comm_free_arrival(comm, arrival);
-}
-
-void td_comm_keep(td_comm *comm, td_arrival *arrival)
-{
-    if (arrival->parcel.kind < TD_REPLIES || arrival->epoch < comm->epoch)
-        return;
-    arrival->next = comm->arrived;
-    comm->arrived = arrival;
-}
-
-void td_comm_complete(td_comm *comm, td_arrival *arrival)
-{
-    td_parcel *parcel = &arrival->parcel;
-    parcel->done = true;
-    if (arrival->epoch < comm->epoch)
-        td_comm_free_arrival(comm, arrival); /* nobody's any more */
-    else if (parcel->kind < TD_REPLIES)
-        queue_request(comm, arrival);
-    else if (arrival->claimed)
-        give(comm, find_arrival(comm, parcel->peer, parcel->kind, parcel->number), arrival->claimed);
-    pthread_cond_broadcast(&comm->changed);
-}
-
-static bool is_past(const td_comm *comm, int32_t peer, uint32_t epoch)
-{
-    return epoch < comm->epoch || comm->lost >> peer & 1;
-}
-
-void td_comm_forget_before(td_comm *comm)
-{
-    for (td_arrival **at = &comm->arrived; *at;) {
-        td_arrival *arrival = *at;
-        const bool past = is_past(comm, arrival->parcel.peer, arrival->epoch);
-        if (past)
-            *at = arrival->next;
-        else
-            at = &arrival->next;
-        if (past && arrival->parcel.done)
-            td_comm_free_arrival(comm, arrival);
-        /* the others' bytes may still come: they are freed when they have */
-    }
-    for (td_request **at = &comm->requests; *at;) {
-        td_request *request = *at;
-        td_arrival *arrival = (td_arrival *)request;
-        if (!is_past(comm, request->from, arrival->epoch)) {
-            at = &request->next;
-            continue;
-        }
-        *at = request->next;
-        td_comm_free_arrival(comm, arrival);
-    }
-    comm->requests_end = &comm->requests;
-    while (*comm->requests_end)
-        comm->requests_end = &(*comm->requests_end)->next;
-}
-
-/* Of those that are idle the one with the smallest room that is enough, or with the largest: so few of them are ever long. */
-static td_arrival *take_idle(td_comm *comm, int64_t bytes)
-{
-    td_arrival **best = NULL;
-    for (td_arrival **at = &comm->idle; *at; at = &(*at)->next) {
-        const int64_t room = (*at)->room_bytes, so_far = best ? (*best)->room_bytes : -1;
-        if (so_far < bytes ? room > so_far : room >= bytes && room < so_far)
-            best = at;
-    }
-    td_arrival *found = best ? *best : NULL;
-    if (found)
-        *best = found->next;
-    return found;
-}
-
-td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes)
-{
-    td_arrival *arrival = take_idle(comm, bytes);
-    if (!arrival)
-        arrival = td_calloc(1, sizeof *arrival);
-    if (arrival && bytes > arrival->room_bytes) {
-        const int64_t room = bytes > TD_COMM_INLINE ? td_room_of(bytes) : TD_COMM_INLINE;
-        td_free(arrival->room);
-        arrival->room = td_realloc(NULL, (size_t)room, 1);
-        arrival->room_bytes = arrival->room ? room : 0;
-    }
-    if (arrival && bytes > arrival->room_bytes) {
-        td_comm_free_arrival(comm, arrival);
-        return NULL;
-    }
-    if (arrival)
-        *arrival = (td_arrival){.room = arrival->room, .room_bytes = arrival->room_bytes};
-    return arrival;
-}
-
-void td_comm_free_arrival(td_comm *comm, td_arrival *arrival)
-{
-    arrival->next = comm->idle;
-    comm->idle = arrival;
-}
-
-void td_comm_free_request(td_comm *comm, td_request *request)
-{
-    if (!request)
-        return;
-    if (request->lending >= 0 && !request->freed_by_answer)
-        td_near_give_back(comm->near, request->from, request->lending);
-    pthread_mutex_lock(&comm->mutex);
-    td_comm_free_arrival(comm, (td_arrival *)request);
-    pthread_mutex_unlock(&comm->mutex);
-}
-
 /* ---- parcels --------------------------------------------------------------------------------------------------------------- */
 
 /* To this rank itself: into what waits for it, or into an arrival. */
@@ -431,7 +252,7 @@ static void send_to_self(td_comm *comm, td_parcel *parcel)
     if (parcel->kind >= TD_REPLIES)
         waiting = td_comm_take_expected(comm, parcel->peer, parcel->kind, parcel->number);
     if (waiting) {
-        hand_over(comm, &as_if, waiting);
+        td_comm_hand_over(comm, &as_if, waiting);
     } else {
         arrival = td_comm_take_arrival(comm, lent ? 0 : parcel->bytes);
         if (!arrival) {
@@ -517,7 +338,7 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
     parcel->lent = NULL;
     parcel->question = NULL;
     pthread_mutex_lock(&comm->mutex);
-    td_arrival **at = find_arrival(comm, parcel->peer, parcel->kind, parcel->number);
+    td_arrival **at = td_comm_find_arrival(comm, parcel->peer, parcel->kind, parcel->number);
     if (comm->failure) {
         /* its wait says so */
     } else if (!*at) {
@@ -526,7 +347,7 @@ void td_comm_receive(td_comm *comm, td_parcel *parcel)
         if (parcel->peer != comm->rank && !td_near_is(comm->near, parcel->peer))
             td_near_ring_own(comm->near); /* an answer is near: shorter rests */
     } else if ((*at)->parcel.done) {
-        give(comm, at, parcel);
+        td_comm_give(comm, at, parcel);
     } else {
         (*at)->claimed = parcel;
     }

@@ -1,6 +1,6 @@
 /* The communication thread's own structure: the MPI requests it has under way and what it knows of the other ranks. Nobody else
- * touches it. comm_mpi.c moves messages, comm_collective.c has
- * MPI's own sums, comm_peers.c looks after the other ranks, comm_recover.c after what is left of them, comm_thread.c is the thread's life. */
+ * touches it. comm_mpi.c moves messages, comm_collective.c has MPI's own sums, comm_peers.c looks after the other ranks, comm_recover.c
+ * after what is left of them, comm_thread.c is the thread's life. */
 #ifndef TANDEM_PS_COMM_ENGINE_H
 #define TANDEM_PS_COMM_ENGINE_H
 

@@ -92,6 +92,8 @@ struct td_comm {
 /* ---- comm.c ---- */
 /* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
 void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
+
+/* ---- comm_match.c ---- */
 /* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
 td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
 void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);
@@ -100,6 +102,11 @@ td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uin
 /* Under the mutex: a message that nobody waits for yet begins, and is complete. */
 void td_comm_keep(td_comm *comm, td_arrival *arrival);
 void td_comm_complete(td_comm *comm, td_arrival *arrival);
+/* Under the mutex: bytes that came go where they were asked for; the place in the list of an arrival that answers, *place NULL where there is
+ * none; and both, the arrival leaving the list. */
+void td_comm_hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel);
+td_arrival **td_comm_find_arrival(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number);
+void td_comm_give(td_comm *comm, td_arrival **at, td_parcel *parcel);
 /* Under the mutex: drops what came before this epoch, or from ranks that are lost. */
 void td_comm_forget_before(td_comm *comm);
 

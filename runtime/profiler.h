@@ -40,8 +40,8 @@ struct td_profiler {
 void td_profiler_follow(td_profiler *profiler, int64_t step);
 
 /* ---- profiler_keys.c ---- */
-/* The ids (of hash tables: their keys) of a batch of the plan's key group k, one for each lookup, of which so many are distinct; nothing while nothing is
- * recorded. Never fails: what it has no memory for is left out. */
+/* The ids (of hash tables: their keys) of a batch of the plan's key group k, one for each lookup, of which so many are distinct; nothing
+ * while nothing is recorded. Never fails: what it has no memory for is left out. */
 void td_profiler_count_keys(const td_plan *plan, int32_t k, const int64_t *ids, int64_t n, int64_t distinct);
 /* What was counted, as a JSON object for the trace's information; NULL: nothing, or no memory. td_free it. */
 char *td_profiler_keys_json(td_profiler *profiler);
