@@ -4,7 +4,7 @@
  * They go in buckets, in the order in which backward makes them, so that the first are on their way while it makes the next:
  *
  *     top.1 ... top.0 ... bottom.1 ... bottom.0                      backward
- *          workers/send.1     workers/send.2   workers/send.3        each once its gradients are there; waits for nobody
+ *          workers/send.1     workers/send.2   workers/send.3        each once its gradients are there; waits for nobody's
  *                                                   workers/sum.0, .1, .2, .3     after the last has left; update
  *
  * A gradient's depth (the longest path to it, in edges) stands for when it is made. Buckets change no bit, but are the same on all

@@ -33,6 +33,7 @@ bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_sum
     *out_table =
         (td_plan_served_summary){.name = served->name,
                                  .rows = info->shape.dims[0].constant,
+                                 .dim = dim,
                                  .row_bytes = dim * (int64_t)td_dtype_bytes(info->dtype),
                                  .keys = keys.id < 0 ? 0 : td_value_dim(keys, 0),
                                  .hashed = served->hashed,

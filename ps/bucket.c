@@ -9,11 +9,6 @@
 
 enum { MOST_BUCKETS = 1 << 10 }; /* of a window: numbers of messages */
 
-static bool is_sparse(const td_tensor *t)
-{
-    return t->kind == TD_ROW_SPARSE;
-}
-
 /* Whether workers add up, stretch by stretch: there is something, and MPI does not. */
 static bool is_ordered(const td_job *job, const td_bucket *b)
 {
@@ -67,17 +62,13 @@ static td_status *cut_private(const td_job *job, td_bucket *b)
                           {&b->by_mpi, parcel},
                           {&b->rows_in, replicas * b->rows_room},
                           {&b->theirs, replicas * b->longest * (int64_t)sizeof(float)},
-                          {&b->sums, b->length * (int64_t)sizeof(float)}};
+                          {&b->sums, b->length * (int64_t)sizeof(float)},
+                          {&b->at, replicas * (int64_t)sizeof *b->at}};
     const size_t n = sizeof parts / sizeof *parts;
     const int64_t bytes = cut(parts, n, NULL);
-    if (bytes > b->room_bytes) {
-        td_free(b->room);
-        b->room_bytes = 0;
-        b->room = td_realloc(NULL, (size_t)bytes, 1);
-        if (!b->room)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
-        b->room_bytes = bytes;
-    }
+    b->room = td_realloc(NULL, (size_t)bytes, 1);
+    if (!b->room)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
     (void)cut(parts, n, b->room);
     return NULL;
 }
@@ -94,7 +85,7 @@ static td_status *cut_shared(const td_job *job, td_bucket *b)
     return NULL;
 }
 
-/* Buffers grow, and stay. What is expected is of the layout of the window before: that of one plan. */
+/* With the first window; the others have its layout, that of one plan. */
 static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gradients, const td_remote_bucket *of,
                             int32_t most_micro)
 {
@@ -102,21 +93,22 @@ static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gr
     const int64_t rows_room = has_rows ? td_rank_rows_room(most_micro, of->rows_bytes) : 0;
     int64_t length = 0;
     for (int32_t i = 0; i < of->n; i++)
-        length += is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
-    if (b->expects && (length != b->length || rows_room != b->rows_room))
+        length += td_is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
+    if (b->room && (length != b->length || rows_room != b->rows_room))
         return TD_ERROR(TD_INTERNAL, "bucket %d of a window is not that of the window before", of->index);
-    if (b->expects)
+    if (b->room)
         return NULL;
     b->length = length;
     b->rows_room = rows_room;
     b->longest = length ? length / job->workers + 1 : 0;
-    TD_TRY(cut_private(job, b));
-    return cut_shared(job, b);
+    TD_TRY(cut_shared(job, b));
+    return cut_private(job, b);
 }
 
 void td_bucket_free(td_bucket *b, td_comm *comm)
 {
     td_comm_buffer_free(comm, &b->shared);
+    td_fold_deinit(&b->fold);
     td_free(b->room);
     td_free(b);
 }
@@ -183,7 +175,7 @@ td_status *td_bucket_begin(td_job *job, td_bucket *b, int64_t window)
 static void pack(const td_tensor *gradients, int32_t n, float *at)
 {
     for (int32_t i = 0; i < n; i++) {
-        const int64_t count = is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
+        const int64_t count = td_is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
         if (count)
             memcpy(at, gradients[i].data, (size_t)count * sizeof *at);
         at += count;
@@ -365,16 +357,15 @@ void td_bucket_release_rows(td_job *job, const td_bucket *b)
             td_comm_release(job->comm, &b->rows_parcels[r]);
 }
 
-static td_status *fold_gradient(const td_job *job, const char **at, const td_tensor *gradient, const td_tensor *sum,
-                                td_fold *fold)
+static td_status *fold_gradient(const td_job *job, td_bucket *b, const td_tensor *gradient, const td_tensor *sum)
 {
-    td_fold_rows rows = td_rank_rows_next(&at[0], gradient);
-    td_fold_begin(fold, &rows);
+    td_fold_rows rows = td_rank_rows_next(&b->at[0], gradient);
+    td_fold_begin(&b->fold, &rows);
     for (int32_t r = 1; r < job->replicas; r++) {
-        rows = td_rank_rows_next(&at[r], gradient);
-        TD_TRY(td_fold_add(fold, &rows));
+        rows = td_rank_rows_next(&b->at[r], gradient);
+        TD_TRY(td_fold_add(&b->fold, &rows));
     }
-    rows = td_fold_result(fold);
+    rows = td_fold_result(&b->fold);
     if (rows.n > sum->entries)
         return TD_ERROR(TD_INTERNAL, "a sum of %lld rows has room for %lld", (long long)rows.n,
                         (long long)sum->entries);
@@ -386,20 +377,15 @@ static td_status *fold_gradient(const td_job *job, const char **at, const td_ten
     return NULL;
 }
 
-static td_status *fold_rows(const td_job *job, const td_bucket *b, const td_tensor *gradients, const td_tensor *sums,
+static td_status *fold_rows(const td_job *job, td_bucket *b, const td_tensor *gradients, const td_tensor *sums,
                             int32_t n)
 {
-    const char **at = NULL; /* where each replica's message is being read */
-    td_fold fold = {0};
-    td_status *status = TD_NEW(at, job->replicas);
-    for (int32_t r = 0; r < job->replicas && !status; r++)
-        at[r] = td_rank_rows_begin(b->of[r].rows);
-    for (int32_t i = 0; i < n && !status; i++)
-        if (is_sparse(&gradients[i]))
-            status = fold_gradient(job, at, &gradients[i], &sums[i], &fold);
-    td_fold_deinit(&fold);
-    td_free(at);
-    return status;
+    for (int32_t r = 0; r < job->replicas; r++)
+        b->at[r] = td_rank_rows_begin(b->of[r].rows);
+    for (int32_t i = 0; i < n; i++)
+        if (td_is_sparse(&gradients[i]))
+            TD_TRY(fold_gradient(job, b, &gradients[i], &sums[i]));
+    return NULL;
 }
 
 /* ---- results --------------------------------------------------------------------------------------------------------------------- */
@@ -409,7 +395,7 @@ static void unpack(const float *from, int64_t begin, int64_t end, const td_tenso
 {
     int64_t at = 0; /* of the tensor */
     for (int32_t i = 0; i < n && at < end; i++) {
-        const int64_t count = is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
+        const int64_t count = td_is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
         const int64_t first = begin > at ? begin : at, last = end < at + count ? end : at + count;
         if (first < last)
             memcpy((float *)sums[i].data + (first - at), from + (first - begin), (size_t)(last - first) * sizeof *from);

@@ -10,6 +10,7 @@
 #ifndef TANDEM_PS_BUCKET_H
 #define TANDEM_PS_BUCKET_H
 
+#include "ps/fold.h"
 #include "ps/job_state.h"
 #include "ps/rank_rows.h"
 
@@ -23,17 +24,16 @@ typedef struct td_contribution {
 typedef struct td_bucket {
     int32_t index;
     int64_t window;
-    bool expects, folded; /* in this window */
-    int32_t done;         /* of this worker's replicas */
-    int64_t length;       /* elements of all dense gradients; 0 in the first one */
-    int64_t longest;      /* stretch */
-    int64_t rows_room;    /* bytes that a message of rows may have; 0: there is none */
-    int64_t rows_bytes;   /* of the last one */
-    td_buffer shared;     /* what others read */
-    char *rows_out;       /* [own, rows_room] */
-    float *mine, *sum;    /* [own, length]; [longest], or [length] where MPI adds up */
-    void *room;           /* everything below */
-    int64_t room_bytes;
+    bool expects, folded;                    /* in this window */
+    int32_t done;                            /* of this worker's replicas */
+    int64_t length;                          /* elements of all dense gradients; 0 in the first one */
+    int64_t longest;                         /* stretch */
+    int64_t rows_room;                       /* bytes that a message of rows may have; 0: there is none */
+    int64_t rows_bytes;                      /* of the last one */
+    td_buffer shared;                        /* what others read */
+    char *rows_out;                          /* [own, rows_room] */
+    float *mine, *sum;                       /* [own, length]; [longest], or [length] where MPI adds up */
+    void *room;                              /* everything below; NULL: nothing was sent yet */
     td_contribution *of;                     /* [replicas] */
     td_parcel *rows_parcels, *dense_parcels; /* [replicas] in */
     td_parcel *sums_in, *sums_out;           /* [workers] */
@@ -43,7 +43,14 @@ typedef struct td_bucket {
     bool spreads;         /* sums_out are under way */
     char *rows_in;        /* [replicas, rows_room], of far ranks */
     float *theirs, *sums; /* [replicas, longest], [length], likewise */
+    const char **at;      /* [replicas]: where each one's message of rows is being read */
+    td_fold fold;         /* of rows */
 } td_bucket;
+
+static inline bool td_is_sparse(const td_tensor *gradient)
+{
+    return gradient->kind == TD_ROW_SPARSE;
+}
 
 /* What a replica that has come to its end tells with its gradients. */
 typedef struct td_bucket_news {

@@ -18,8 +18,8 @@
 
 enum {
     TD_NEAR_RANKS = 64,   /* more are far */
-    TD_NEAR_BUFFERS = 16, /* of a rank; more are private */
-    TD_LENDINGS = 64      /* of a rank at a time; more are copied */
+    TD_NEAR_BUFFERS = 64, /* of a rank; more are private: buckets of several windows have one each */
+    TD_LENDINGS = 256     /* of a rank at a time; more are copied */
 };
 
 /* What each rank has one of, in memory that the near ones map. */

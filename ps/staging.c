@@ -12,11 +12,6 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t dim_of(const td_plan *plan, const td_plan_served_summary *table)
-{
-    return plan->graph->values[td_graph_find(plan->graph, table->name).id].shape.dims[1].constant;
-}
-
 /* The worker's side: client.c. */
 static int64_t of_worker(const td_plan *plan, int32_t servers)
 {
@@ -34,7 +29,7 @@ static int64_t of_worker(const td_plan *plan, int32_t servers)
            td_room_of((int64_t)n * TD_COEFFICIENTS) * (int64_t)sizeof(float) + td_served_bytes(plan);
 }
 
-/* A server's side. Of a host of its own, each replica's push and each worker's pull is a message that it keeps until it is done;
+/* A server's side. On a host of its own each replica's push and each worker's pull is a message that it keeps until it is done;
  * sums of replicas are two buffers in turn (fold.c). */
 static int64_t of_server(const td_plan *plan, int32_t workers, int32_t servers)
 {
@@ -43,7 +38,7 @@ static int64_t of_server(const td_plan *plan, int32_t workers, int32_t servers)
     int64_t bytes = 0, answer = 0, push = 0, scaled = 0;
     for (int32_t t = 0; td_plan_served_table(plan, t, &table); t++) {
         const int64_t rows = table.hashed ? INT64_MAX : (table.rows + servers - 1) / servers;
-        const int64_t keys = least(table.keys, rows), dim = dim_of(plan, &table);
+        const int64_t keys = least(table.keys, rows), dim = table.dim;
         const int64_t summed = least((replicas - 1) * table.keys, rows) + keys;
         const int64_t numbers = td_room_of(summed * dim) * (int64_t)sizeof(float);
         answer += keys * table.row_bytes;

@@ -24,11 +24,6 @@ struct td_rank_sum {
     td_row_order order;
 };
 
-static bool is_sparse(const td_tensor *t)
-{
-    return t->kind == TD_ROW_SPARSE;
-}
-
 /* So many windows later than its own each worker takes a window's sums: no worker is further ahead of another. */
 static int64_t late_by(const td_job *job)
 {
@@ -164,7 +159,7 @@ static void copy_alone(const td_tensor *values, const td_tensor *sums, int32_t n
 {
     for (int32_t i = 0; i < n; i++) {
         int64_t elements = td_tensor_elements(&values[i]);
-        if (is_sparse(&values[i])) {
+        if (td_is_sparse(&values[i])) {
             const int64_t rows = *(const int64_t *)values[i].count;
             *(int64_t *)sums[i].count = rows;
             elements = rows * td_row_elements(&values[i]);
@@ -180,7 +175,7 @@ static void copy_alone(const td_tensor *values, const td_tensor *sums, int32_t n
 static void no_sums(td_tensor *sums, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
-        if (is_sparse(&sums[i]))
+        if (td_is_sparse(&sums[i]))
             *(int64_t *)sums[i].count = 0;
         else
             memset(sums[i].data, 0, (size_t)td_tensor_elements(&sums[i]) * sizeof(float));
@@ -204,7 +199,7 @@ static void match_weight(const td_rank_sum *s, td_tensor *sums, int32_t n, int64
     const float factor = (float)((double)weight / (double)s->weight);
     for (int32_t i = 0; i < n; i++) {
         int64_t count = td_tensor_elements(&sums[i]);
-        if (is_sparse(&sums[i]))
+        if (td_is_sparse(&sums[i]))
             count = *(const int64_t *)sums[i].count * td_row_elements(&sums[i]);
         for (int64_t k = 0; k < count; k++)
             ((float *)sums[i].data)[k] *= factor;

@@ -94,7 +94,8 @@ struct td_remote {
     /* Or they forget it. */
     td_status *(*forget)(void *self);
     /* A bucket of gradients leaves: called in every micro-batch, in the order of the buckets, and reads in a replica's last one. Bucket 0
-     * is the loss, f32 [1], and is read in each. Does not wait for other ranks. */
+     * is the loss, f32 [1], and is read in each. Waits for no gradient of other ranks, but with bucket 0 until they have read the
+     * window before that used the same memory. */
     td_status *(*send)(void *self, const td_remote_bucket *bucket, const td_tensor *values,
                        const td_remote_place *place);
     /* After all buckets have left; bucket 0 first. sums[i] = the sum of values[i] over the replicas, in their order; those without samples

@@ -37,9 +37,8 @@ int64_t td_served_calls_bytes(const td_plan *plan)
         CALLS * plan->n_served * (int64_t)(sizeof(td_remote_part) + sizeof(td_served_order) + sizeof(td_exact *));
     td_plan_served_summary table;
     for (int32_t t = 0; plan->most_accumulated > 1 && td_plan_served_table(plan, t, &table); t++) {
-        const int64_t dim = plan->graph->values[td_graph_find(plan->graph, table.name).id].shape.dims[1].constant;
         bytes += (int64_t)td_dedup_scratch_bytes(table.keys) + td_room_of(table.keys) * (int64_t)sizeof(int64_t) +
-                 td_room_of(table.keys * dim) * (int64_t)sizeof(float);
+                 td_room_of(table.keys * table.dim) * (int64_t)sizeof(float);
     }
     return bytes;
 }

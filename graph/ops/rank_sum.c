@@ -1,7 +1,7 @@
 /* rank_send, rank_sum: values summed over the replicas of a distributed job, in their order. Made by the planner
  * (partition/exchange.c) of all gradients, in buckets; the first bucket is the loss alone, of which the mean over the window is made.
  *
- * rank_send takes a bucket away once its values are there, and waits for nobody. It gives a word, which the next bucket's takes, so
+ * rank_send takes a bucket away once its values are there, and waits for nobody's. It gives a word, which the next bucket's takes, so
  * that all ranks send in one order, and which all rank_sum take from the last, so that nobody waits before all have left.
  *
  * Dense values are summed element by element. Of a row-sparse one a row is the sum over the replicas that have it, so the result

@@ -321,7 +321,7 @@ td_status *td_plan_measure_rates(const td_plan *plan, int32_t device, td_measure
  * has of it in a step, and what travels for them. */
 typedef struct td_plan_served_summary {
     const char *name;
-    int64_t rows, row_bytes, state_bytes, keys, pull_bytes, push_bytes;
+    int64_t rows, dim, row_bytes, state_bytes, keys, pull_bytes, push_bytes;
     bool hashed;
     double overhead_bytes; /* of a row at most: what finding it, and its rules, take on top */
     int64_t most_rows;     /* that there may be: a hash table's capacity; 0: any number of 64-bit ids */
