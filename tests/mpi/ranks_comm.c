@@ -16,24 +16,12 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/comm_state.h"
+#include "tests/mpi/ranks.h"
 
 enum { ROUNDS = 3, REQUESTS = 20 };
 
 static td_comm *comm;
 static td_buffer lent_room, question_room, answer_room;
-
-static void require(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", comm ? td_comm_rank(comm) : -1, what);
-    _exit(1);
-}
-
-static void no_error(td_status *status)
-{
-    require(!status, td_status_message(status));
-}
 
 static const int64_t lengths[] = {0, 1, 100, TD_COMM_INLINE, TD_COMM_INLINE + 1, 100000, 3 * TD_COMM_CHUNK + 17};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };

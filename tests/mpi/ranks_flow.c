@@ -12,23 +12,11 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/comm.h"
+#include "tests/mpi/ranks.h"
 
 enum { SMALL_CHUNK = 1000, ASKED = 1500, MOST_BYTES = 6000 };
 
 static td_comm *comm;
-
-static void require(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", comm ? td_comm_rank(comm) : -1, what);
-    _exit(1);
-}
-
-static void no_error(td_status *status)
-{
-    require(!status, td_status_message(status));
-}
 
 static unsigned char byte_at(int32_t from, int32_t to, int64_t i)
 {

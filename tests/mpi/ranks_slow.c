@@ -18,6 +18,7 @@
 #include "tandem/ops.h"
 #include "tandem/profiler.h"
 #include "tandem/session.h"
+#include "tests/mpi/ranks.h"
 
 enum { BATCH = 4, DIM = 8, STEPS = 15, FIRST = 4, RECORDED = 12, MOST_RANKS = 8 };
 static const int64_t SLOW_NS = 10000000;
@@ -26,19 +27,6 @@ static td_job *job;
 static bool slow;
 static int64_t ended_ns[STEPS + 1];
 static int64_t calls;
-
-static void require(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", job ? td_job_rank(job) : -1, what);
-    _exit(1);
-}
-
-static void no_error(td_status *status)
-{
-    require(!status, td_status_message(status));
-}
 
 /* The model's own op: what goes in comes out. */
 static td_status *work(void *context, const td_tensor *inputs, int32_t n_inputs, td_tensor *output)
