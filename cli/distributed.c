@@ -83,6 +83,44 @@ static bool recovers(td_section root)
     return !strcmp(wanted, "auto") ? td_launcher_leaves_others() : !strcmp(wanted, "on");
 }
 
+/* ---- in one process ---------------------------------------------------------------------------------------------------------- */
+
+/* What a job alone looks at. */
+static const char *const keys_of_jobs[] = {"ps.servers",  "ps.consistency", "ps.dense_sync", "ps.cache",
+                                           "ps.deadline", "ps.notice",      "ps.spares",     "ps.recovery"};
+
+/* How it is started as a job: two workers, and the ranks that do not work. */
+static td_status *help_to_start(td_status *status, const td_job_options *options)
+{
+    return td_status_help(status, "as a job: mpirun -n %d tandem train ...; in one process: leave the key out",
+                          2 + options->servers + options->spares);
+}
+
+/* One process trains as a job in sync mode does; so it says which keys it does not look at, and refuses one that asks for other results.
+ * Where tables are to be served the plan refuses, and says how to start. */
+static td_status *settle_alone(td_section root, const td_job_options *options)
+{
+    enum { MOST = 160 };
+    char given[MOST] = "";
+    int n = 0;
+    const char *consistency = td_section_string(root, "ps.consistency");
+    if (strcmp(consistency, "sync") != 0)
+        return help_to_start(TD_SECTION_ERROR(root, "ps.consistency",
+                                              "ps.consistency is %s, and one process has no other to run ahead of",
+                                              consistency),
+                             options);
+    for (size_t i = 0; i < sizeof keys_of_jobs / sizeof *keys_of_jobs; i++) {
+        if (!td_section_given(root, keys_of_jobs[i]) || !strcmp(keys_of_jobs[i], "ps.consistency"))
+            continue;
+        const size_t at = strlen(given);
+        (void)snprintf(given + at, MOST - at, "%s%s", n++ ? ", " : "", keys_of_jobs[i]);
+    }
+    if (n && strcmp(td_section_string(root, "offload.embedding"), "ps") != 0)
+        td_log(TD_LOG_WARNING, "%s ha%s no effect in one process; as a job: mpirun -n %d tandem train ...", given,
+               n > 1 ? "ve" : "s", 2 + options->servers + options->spares);
+    return NULL;
+}
+
 td_status *td_distributed_open(td_config *config, td_distributed *out)
 {
     td_section root = td_config_root(config);
@@ -94,7 +132,7 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     *out = (td_distributed){.leads = true};
     TD_TRY(read_servers(root, &options.servers)); /* what is wrong is wrong without mpirun too */
     if (!td_job_is_wanted())
-        return NULL;
+        return settle_alone(root, &options);
     if (td_section_given(root, "train.replicas"))
         options.replicas = (int32_t)td_section_int(root, "train.replicas");
     if (!strcmp(td_section_string(root, "ps.dense_sync"), "mpi"))

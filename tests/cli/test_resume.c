@@ -189,6 +189,26 @@ static void test_keys_that_name_nothing_are_said(void **state)
     assert_true(says("summary.texts: data.format synthetic has no texts, so none are recorded"));
 }
 
+static void test_keys_of_jobs_are_said_in_one_process(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "one", "--set", "train.steps=1", "--set", "ps.servers=2", "--set",
+            "ps.spares=1", "--set", "ps.consistency=sync", SCHEDULE);
+    assert_true(says("ps.servers, ps.spares have no effect in one process; as a job: mpirun -n 5 tandem train"));
+    SUCCEED("train", "x.yaml", "--run", "none", "--set", "train.steps=1", "--set", "ps.consistency=sync", SCHEDULE);
+    assert_false(says("no effect"));
+    assert_int_equal(RUN("train", "x.yaml", "--run", "stale", "--set", "ps.consistency={stale: 2}", "--set",
+                         "ps.cache=1MiB", SCHEDULE),
+                     2);
+    assert_true(says("ps.consistency is stale, and one process has no other to run ahead of"));
+    assert_true(says("as a job: mpirun -n 2 tandem train"));
+    assert_int_not_equal(access("stale", F_OK), 0);
+    assert_int_equal(
+        RUN("train", "x.yaml", "--run", "served", "--set", "offload.embedding=ps", "--set", "ps.servers=2", SCHEDULE),
+        2);
+    assert_true(says("start it with mpirun") && !says("no effect"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_a_pipe_or_a_folder_in_a_checkpoint_is_refused_not_waited_for),
         cmocka_unit_test(test_a_pattern_that_keeps_nothing_is_an_error),
         cmocka_unit_test(test_keys_that_name_nothing_are_said),
+        cmocka_unit_test(test_keys_of_jobs_are_said_in_one_process),
         cmocka_unit_test(test_tables_in_another_width_are_converted_and_one_line_says_so),
     };
     return cmocka_run_group_tests(tests, enter, leave);

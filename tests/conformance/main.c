@@ -145,6 +145,21 @@ static bool check_device(const options *o, const char *spec)
     return good;
 }
 
+static bool read_threads(const char *text, int32_t *out)
+{
+    char *end = NULL;
+    const long n = strtol(text, &end, 10);
+    *out = (int32_t)n;
+    return end != text && !*end && n >= 1 && n <= 1024;
+}
+
+static bool read_tolerance(const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && !*end && *out >= 0;
+}
+
 static bool parse(int argc, char **argv, options *o)
 {
     *o = (options){.tolerance = 1e-4, .gradients = true};
@@ -154,10 +169,10 @@ static bool parse(int argc, char **argv, options *o)
             o->devices[o->n_devices++] = argv[++i];
         else if (strcmp(argv[i], "--op") == 0 && more)
             o->op = argv[++i];
-        else if (strcmp(argv[i], "--tolerance") == 0 && more)
-            o->tolerance = strtod(argv[++i], NULL);
-        else if (strcmp(argv[i], "--threads") == 0 && more)
-            o->threads = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--tolerance") == 0 && more && read_tolerance(argv[i + 1], &o->tolerance))
+            i++;
+        else if (strcmp(argv[i], "--threads") == 0 && more && read_threads(argv[i + 1], &o->threads))
+            i++;
         else if (strcmp(argv[i], "--exact") == 0)
             o->exact = true;
         else if (strcmp(argv[i], "--no-gradient") == 0)
@@ -167,8 +182,6 @@ static bool parse(int argc, char **argv, options *o)
         else
             return false;
     }
-    if (o->threads < 0)
-        return false;
     if (!o->n_devices) {
         o->devices[o->n_devices++] = "cpu";
         o->devices[o->n_devices++] = "emulated";
