@@ -165,8 +165,7 @@ const char *td_plan_output_name(const td_plan *plan, int32_t index)
 
 static td_status *run_passes(td_plan *plan, const td_plan_request *request)
 {
-    enum { MOST_DUMPED = 2000 };
-    plan->dumped = request->options->keep_dumps || plan->graph->n_nodes <= MOST_DUMPED;
+    plan->dumped = request->options->keep_dumps;
     for (int32_t i = 0; i < N_PASSES; i++) {
         int64_t rewritten = plan->n_rewritten;
         TD_TRY(passes[i].run(plan, request));
@@ -224,9 +223,7 @@ td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text)
         if (strcmp(passes[i].name, pass) != 0)
             continue;
         if (!plan->dumped)
-            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
-                                           "the plan has %" PRId64 " ops; the text of each pass was not kept",
-                                           plan->graph->n_nodes),
+            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "the plan was made without the text of each pass"),
                                   "set keep_dumps in its options");
         *out_text = td_strdup(plan->dumps[i] ? plan->dumps[i] : "");
         return *out_text ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a dump");

@@ -168,7 +168,7 @@ typedef struct td_train_options {
     td_switch early_lookup; /* row-level early lookup (see tandem/session.h); auto: where the plan shows a gain */
     td_on_nan on_nan;
     int64_t most_skipped;    /* so many steps skipped in a row end the run with an error; 0: no limit; 100 */
-    bool keep_dumps;         /* for td_plan_dump of graphs beyond 2,000 ops, whose text costs more than their plan */
+    bool keep_dumps;         /* for td_plan_dump: the text of each pass costs more than the pass */
     td_table_options tables; /* by td_tables: the text is owned */
     /* TD_MIXED_BF16, TD_MIXED_FP16: products, attention, convolutions and what follows them are 16 bit, but the ops that
      * td_keep_fp32 names; parameters, state, sums and losses are f32. docs/precision.md. */
@@ -343,7 +343,7 @@ const char *td_plan_output_name(const td_plan *plan, int32_t index);
 td_status *td_plan_json(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_dot(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text) TD_MUST_USE;
-/* A pass by name (partition/passes.def); td_plan_passes lists them. Of a plan of many ops only with keep_dumps. */
+/* A pass by name (partition/passes.def); td_plan_passes lists them. Only of a plan made with keep_dumps. */
 td_status *td_plan_dump(const td_plan *plan, const char *pass, char **out_text) TD_MUST_USE;
 int32_t td_plan_passes(const char *const **out_names);
 

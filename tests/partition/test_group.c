@@ -46,6 +46,7 @@ static td_value bag(model *m, td_value weight, const char *name)
 static void plan(model *m, td_value x, char **out_dump)
 {
     td_value y = td_input(m->graph, "y", TD_F32, TD_SHAPE(m->batch, td_value_dim(x, 1)));
+    m->options.keep_dumps = true;
     assert_ok(td_plan_train(m->graph, td_mse(x, y), &m->options, &m->plan));
     assert_ok(td_plan_dump(m->plan, "group", out_dump));
 }

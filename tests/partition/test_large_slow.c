@@ -188,17 +188,6 @@ static void test_steps_overlap_however_many_subgraphs_there_are(void **state)
     large_end(&l);
 }
 
-static void test_the_text_of_passes_is_kept_for_large_graphs_only_when_asked(void **state)
-{
-    (void)state;
-    char *text = NULL;
-    large l = plan_large(CHAIN, 2500, "cpu", false, false, TD_O0);
-    td_status *status = td_plan_dump(l.plan, "place", &text);
-    assert_contains(td_status_message(status), "keep_dumps");
-    td_status_destroy(status);
-    large_end(&l);
-}
-
 /* ---- bits ------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t train(const large *l)
@@ -256,7 +245,6 @@ int main(void)
         cmocka_unit_test(test_thousands_of_chains_become_few_subgraphs_per_lane),
         cmocka_unit_test(test_bundles_of_chains_keep_the_promises_of_subgraphs),
         cmocka_unit_test(test_steps_overlap_however_many_subgraphs_there_are),
-        cmocka_unit_test(test_the_text_of_passes_is_kept_for_large_graphs_only_when_asked),
         cmocka_unit_test(test_large_plans_share_memory_without_changing_a_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -321,6 +321,24 @@ static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void *
     model_end(&m);
 }
 
+static void test_the_text_of_passes_is_kept_when_asked(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        char *text = NULL;
+        model m = model_begin(4);
+        m.options.keep_dumps = asked;
+        assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+        if (asked) {
+            assert_ok(td_plan_dump(m.plan, "place", &text));
+            assert_contains(text, "top/linear linear forward on cpu/compute");
+        } else
+            assert_error(td_plan_dump(m.plan, "place", &text), TD_INVALID_ARGUMENT, "set keep_dumps");
+        td_text_free(text);
+        model_end(&m);
+    }
+}
+
 static void test_an_unknown_pass_is_refused_with_the_list_of_passes(void **state)
 {
     (void)state;
@@ -356,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_devices_come_before_the_first_plan),
         cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
+        cmocka_unit_test(test_the_text_of_passes_is_kept_when_asked),
         cmocka_unit_test(test_an_unknown_pass_is_refused_with_the_list_of_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,6 +239,7 @@ static void test_names_of_what_was_taken_away_are_explained(void **state)
     char *text = NULL;
     model m = model_begin(4);
     td_value y = td_name(td_scale(td_name(td_copy(td_name(td_relu(m.x), "first")), "second"), 1.0), "third");
+    m.options.keep_dumps = true;
     (void)plan_of(&m, td_name(td_tanh(y), "end"), TD_O1);
     assert_ok(td_plan_explain(m.plan, "third", &text));
     assert_contains(text, "third (scale) is \"first\" now; rule no_op");

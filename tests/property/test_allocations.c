@@ -226,6 +226,7 @@ static void test_planning_survives_every_failed_allocation(void **state)
 {
     (void)state;
     model m = begin("emulated:memory=4MiB,gemm=reference");
+    m.options.keep_dumps = true;
     try_all("planning", plan_and_ask, forget_plan, &m, 500);
     end(&m);
 }

@@ -84,6 +84,7 @@ static td_status *make_plan(const random_recipe *recipe, const random_machine *m
 {
     td_value loss;
     td_train_options options = random_options(machine, recipe->seed, true, recipe->seed);
+    options.keep_dumps = true;
     td_graph *graph = random_graph_build(recipe, (random_build){.order = order, .devices = machine->n_devices}, &loss);
     td_status *status = td_plan_train(graph, loss, &options, out_plan);
     td_graph_destroy(graph);
@@ -253,6 +254,7 @@ static void test_every_graph_survives_its_text_form_and_is_planned_alike(void **
         td_plan *plan = NULL, *again = NULL;
         random_recipe_draw(recipe, seed, false);
         td_train_options options = random_options(machine, seed, true, seed);
+        options.keep_dumps = true;
         td_graph *graph = random_graph_build(recipe, (random_build){.devices = machine->n_devices}, &loss);
         td_graph *parsed = parse_again(seed, graph);
         td_status *status = td_plan_train(graph, loss, &options, &plan);
