@@ -103,7 +103,7 @@ void td_record_name_thread(const char *format, ...) __attribute__((format(printf
 
 /* ---- who turns it on and off -------------------------------------------------------------------------------------------------- */
 
-enum { TD_RECORD_RINGS = 64, TD_RECORD_MOST_PER_RING = 1 << 16 };
+enum { TD_RECORD_RINGS = 256, TD_RECORD_MOST_PER_RING = 1 << 16 };
 
 /* Reserves the rings the first time; false when there is no address space for them. Later records go into rings of `records`
  * (a power of two, at most TD_RECORD_MOST_PER_RING; what is not read yet counts too). */

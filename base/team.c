@@ -17,6 +17,7 @@
 #include "base/cores.h"
 #include "base/futex.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "base/thread.h"
 
 /* How long a thread looks before it sleeps. Waking one up was measured to take 20 to 120 us on a virtual machine, so a wait
@@ -105,6 +106,7 @@ static void *work(void *argument)
 {
     worker *self = argument;
     td_team *team = self->team;
+    td_record_name_thread("team, thread %d", (int)self->index);
     if (team->has_cores)
         td_status_destroy(
             td_cores_bind_self(&self->cores)); /* checked at creation; a mask that shrank since is no error */

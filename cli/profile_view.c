@@ -105,14 +105,14 @@ static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
     td_table_row(&table, "subgraph", "device", "a step", "forward", "backward", "update", "planned");
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *times = &trace->subgraphs[s];
-        double n = (double)(times->runs ? times->runs : 1);
+        double n = (double)(times->steps ? times->steps : 1);
         if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE)
             continue;
         td_table_row(
             &table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name,
             td_cell_time(&t[0], (double)times->total_ns / n), td_cell_time(&t[1], (double)times->forward_ns / n),
             td_cell_time(&t[2], (double)times->backward_ns / n), td_cell_time(&t[3], (double)times->update_ns / n),
-            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6));
+            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6 * (double)times->runs / n));
     }
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
@@ -151,11 +151,11 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
             others.bytes += c->bytes;
             others.hidden_ns += c->hidden_ns;
             others.path_ns += c->path_ns;
-            others.runs = c->runs;
+            others.steps = c->steps;
             more++;
             continue;
         }
-        double n = (double)c->runs;
+        double n = (double)c->steps;
         char way[64], device[41];
         td_text_cut(device, sizeof device, plan->devices[s->device].name);
         (void)snprintf(way, sizeof way, "%s %s", s->lane == TD_TRACE_TO_DEVICE ? "to" : "from", device);
@@ -166,7 +166,7 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
                      td_cell_time(&t[4], (double)c->path_ns / n));
     }
     if (more) {
-        double n = (double)others.runs;
+        double n = (double)others.steps;
         char name[64];
         (void)snprintf(name, sizeof name, "%d others", more);
         td_table_row(&table, name, "", td_format_traffic(t[0].text, (double)others.bytes / n),

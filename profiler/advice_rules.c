@@ -61,11 +61,12 @@ static void advise_pieces(const td_analysis *a, td_advice_list *list)
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *t = &a->steps->subgraphs[s];
         int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(a->view, s);
-        if (pieces < 2 || !t->runs || share_of(a, (double)t->path_ns / (double)t->runs) < 0.02)
+        if (pieces < 2 || !t->runs || share_of(a, (double)t->path_ns / (double)t->steps) < 0.02)
             continue;
         double mean = (double)t->total_ns / (double)t->runs;
         double latency = 1e9 * plan->devices[plan->subgraphs[s].device].link_latency_s * pieces;
-        td_advice_give(list, TD_ADVICE_copy_in_pieces, mean > 0 ? latency / mean : 0, latency * (pieces - 1) / pieces,
+        td_advice_give(list, TD_ADVICE_copy_in_pieces, mean > 0 ? latency / mean : 0,
+                       latency * (pieces - 1) / pieces * (double)t->runs / (double)t->steps,
                        "\"%s\" is copied in %d pieces, whose latency takes %.3g of its %.3g ms: concatenate what it "
                        "copies into one value",
                        plan->subgraphs[s].name, pieces, MS(latency), MS(mean));

@@ -95,9 +95,14 @@ static spread of_subgraph(const td_analysis *a, const char *name, double *room)
         if (strcmp(a->view->plan->subgraphs[s].name, name) != 0)
             continue;
         for (int64_t i = 0; i < a->steps->n_steps; i++) {
-            const td_view_run *run = td_view_at(a->view, a->steps->steps[i].step, s);
-            if (run)
-                room[n++] = (double)(run->end_ns - run->begin_ns);
+            int64_t ns = 0, first = td_view_index(a->view, a->steps->steps[i].step, 0), ran = 0;
+            for (int64_t m = 0; m < a->view->n_micro; m++) {
+                const td_view_run *run = td_view_at(a->view, first + m, s);
+                ns += run ? td_ns_minus(run->end_ns, run->begin_ns) : 0;
+                ran += run != NULL;
+            }
+            if (ran)
+                room[n++] = (double)ns;
         }
         break; /* names of subgraphs are unlike each other */
     }

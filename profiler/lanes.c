@@ -99,8 +99,10 @@ static void fill_hidden(td_step_trace *trace)
 {
     const td_view *view = trace->view;
     for (int32_t s = 0; s < view->plan->n_subgraphs; s++)
-        for (int64_t i = 0; view->plan->subgraphs[s].lane != TD_TRACE_COMPUTE && i < trace->n_steps; i++) {
-            const td_view_run *run = td_view_at(view, trace->steps[i].step, s);
+        for (int64_t i = 0; view->plan->subgraphs[s].lane != TD_TRACE_COMPUTE && i < trace->n_steps * view->n_micro;
+             i++) {
+            const int64_t step = trace->steps[i / view->n_micro].step;
+            const td_view_run *run = td_view_at(view, td_view_index(view, step, i % view->n_micro), s);
             trace->subgraphs[s].hidden_ns += run ? hidden(view, run) : 0;
         }
 }

@@ -25,12 +25,12 @@ static int by_time(const void *a, const void *b)
 }
 
 /* The root's life covers the run of `node`'s subgraph. */
-static void touch(const td_view *view, int64_t step, life *lives, int32_t value, int32_t node)
+static void touch(const td_view *view, int64_t index, life *lives, int32_t value, int32_t node)
 {
     const td_trace_plan *plan = view->plan;
     int32_t root = plan->values[value].root < 0 ? value : plan->values[value].root;
     int32_t subgraph = plan->nodes[node].subgraph;
-    const td_view_run *run = subgraph < 0 ? NULL : td_view_at(view, step, subgraph);
+    const td_view_run *run = subgraph < 0 ? NULL : td_view_at(view, index, subgraph);
     if (!run)
         return;
     life *l = &lives[root];
@@ -39,7 +39,7 @@ static void touch(const td_view *view, int64_t step, life *lives, int32_t value,
     l->bytes = plan->values[root].bytes;
 }
 
-static void find_lives(const td_view *view, int64_t step, life *lives)
+static void find_lives(const td_view *view, int64_t index, life *lives)
 {
     const td_trace_plan *plan = view->plan;
     for (int32_t v = 0; v < plan->n_values; v++)
@@ -47,10 +47,10 @@ static void find_lives(const td_view *view, int64_t step, life *lives)
     for (int32_t n = 0; n < plan->n_nodes; n++) {
         for (int32_t i = 0; i < plan->nodes[n].n_inputs; i++)
             if (plan->nodes[n].inputs[i] >= 0)
-                touch(view, step, lives, plan->nodes[n].inputs[i], n);
+                touch(view, index, lives, plan->nodes[n].inputs[i], n);
         for (int32_t i = 0; i < plan->nodes[n].n_outputs; i++)
             if (plan->nodes[n].outputs[i] >= 0)
-                touch(view, step, lives, plan->nodes[n].outputs[i], n);
+                touch(view, index, lives, plan->nodes[n].outputs[i], n);
     }
 }
 
@@ -60,11 +60,11 @@ static bool in_arena(const td_trace_plan *plan, int32_t value, int32_t device)
     return v->device == device && (v->root < 0 || v->root == value) && !strcmp(v->storage, "arena");
 }
 
-static td_status *sum_lives(const td_view *view, int64_t step, const life *lives, td_device_memory *out)
+static td_status *sum_lives(const td_view *view, int64_t begin_ns, const life *lives, td_device_memory *out)
 {
     const td_trace_plan *plan = view->plan;
     change *changes = NULL;
-    int64_t n = 0, now = 0, begin_ns = td_view_step_of(view, step)->begin_ns;
+    int64_t n = 0, now = 0;
     TD_TRY(TD_NEW(changes, 2 * (int64_t)plan->n_values + 1));
     for (int32_t v = 0; v < plan->n_values; v++)
         if (in_arena(plan, v, out->device) && lives[v].begin_ns <= lives[v].end_ns) {
@@ -100,10 +100,10 @@ static void keep_tenant(td_device_memory *memory, const td_trace_value *value)
     memory->n_tenants += memory->n_tenants < TD_MEMORY_TENANTS;
 }
 
-static void find_tenants(const td_view *view, int64_t step, const life *lives, td_device_memory *out)
+static void find_tenants(const td_view *view, int64_t begin_ns, const life *lives, td_device_memory *out)
 {
     const td_trace_plan *plan = view->plan;
-    int64_t peak_ns = td_view_step_of(view, step)->begin_ns + out->peak_at_ns;
+    int64_t peak_ns = begin_ns + out->peak_at_ns;
     for (int32_t v = 0; v < plan->n_values; v++) {
         bool stored = plan->values[v].device == out->device && !strcmp(plan->values[v].storage, "store");
         bool lives_then = in_arena(plan, v, out->device) && lives[v].begin_ns <= peak_ns && lives[v].end_ns > peak_ns;
@@ -140,7 +140,9 @@ static td_status *fill(const td_view *view, td_memory_view *memory)
         return TD_ERROR(TD_DATA_ERROR, "the window has no whole step");
     TD_TRY(TD_NEW(memory->devices, memory->n_devices + 1));
     TD_TRY(TD_NEW(lives, view->plan->n_values + 1));
-    find_lives(view, memory->step, lives);
+    const td_view_micro *micro = td_view_last_micro(view, memory->step); /* in which every subgraph runs */
+    const int64_t begin_ns = micro ? micro->begin_ns : td_view_step_of(view, memory->step)->begin_ns;
+    find_lives(view, micro ? td_view_index(view, micro->step, micro->micro) : -1, lives);
     for (int32_t d = 0; d < memory->n_devices && !status; d++) {
         td_device_memory *out = &memory->devices[d];
         const td_trace_device *device = &view->plan->devices[d];
@@ -148,10 +150,10 @@ static td_status *fill(const td_view *view, td_memory_view *memory)
                                   .store_bytes = device->store_bytes,
                                   .arena_bytes = device->arena_bytes,
                                   .capacity_bytes = device->memory_bytes};
-        status = sum_lives(view, memory->step, lives, out);
+        status = sum_lives(view, begin_ns, lives, out);
         if (status)
             break;
-        find_tenants(view, memory->step, lives, out);
+        find_tenants(view, begin_ns, lives, out);
         find_in_use(view, out);
     }
     td_free(lives);

@@ -16,7 +16,7 @@ typedef struct within {
 
 static bool nests(int kind)
 {
-    return kind == TD_RECORD_UPDATE || kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
+    return kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
 }
 
 /* A copy's event is the whole subgraph's: its nodes share it. */

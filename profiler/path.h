@@ -38,7 +38,7 @@ typedef struct td_segment {
     td_cause cause;
     td_edge edge;
     int32_t subgraph; /* -1 where the cause is none */
-    int64_t step;
+    int64_t step, micro;
     int64_t begin_ns, end_ns;
 } td_segment;
 
@@ -50,4 +50,7 @@ td_status *td_path_before(const td_view *view, const td_view_run *run, int64_t f
 /* The critical path of a step: back from its end to step->from_ns. */
 td_status *td_path_of_step(const td_view *view, const td_view_step *step, td_on_segment on_segment,
                            void *context) TD_MUST_USE;
+/* The same of a micro-step: back from end_ns, by which it had ended, to from_ns. */
+td_status *td_path_of_micro(const td_view *view, int64_t index, int64_t from_ns, int64_t end_ns,
+                            td_on_segment on_segment, void *context) TD_MUST_USE;
 #endif

@@ -42,11 +42,11 @@ static json_t *subgraph_json(const td_step_trace *trace, int32_t index)
     static const char *const lanes[] = {"compute", "to_device", "to_host"};
     const td_trace_subgraph *s = &trace->view->plan->subgraphs[index];
     const td_subgraph_times *t = &trace->subgraphs[index];
-    double n = (double)(t->runs ? t->runs : 1);
-    json_t *json =
-        json_pack("{s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "id", index, "name", s->name, "device",
-                  trace->view->plan->devices[s->device].name, "lane", lanes[s->lane], "runs", (json_int_t)t->runs, "ms",
-                  MS(t->total_ns) / n, "critical_path_ms", MS(t->path_ns) / n, "planned_ms", s->estimated_ms);
+    double n = (double)(t->steps ? t->steps : 1);
+    json_t *json = json_pack("{s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "id", index, "name", s->name, "device",
+                             trace->view->plan->devices[s->device].name, "lane", lanes[s->lane], "runs",
+                             (json_int_t)t->runs, "ms", MS(t->total_ns) / n, "critical_path_ms", MS(t->path_ns) / n,
+                             "planned_ms", s->estimated_ms * (double)t->runs / n);
     if (s->lane == TD_TRACE_COMPUTE) {
         json_object_set_new(json, "forward_ms", json_real(MS(t->forward_ns) / n));
         json_object_set_new(json, "backward_ms", json_real(MS(t->backward_ns) / n));

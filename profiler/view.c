@@ -21,12 +21,41 @@ const td_view_step *td_view_step_of(const td_view *view, int64_t step)
     return found && found->whole ? found : NULL;
 }
 
-const td_view_run *td_view_at(const td_view *view, int64_t step, int32_t subgraph)
+int64_t td_view_index(const td_view *view, int64_t step, int64_t micro)
 {
-    if (!step_slot(view, step))
+    return step_slot(view, step) && micro >= 0 && micro < view->n_micro ? (step - view->first) * view->n_micro + micro
+                                                                        : -1;
+}
+
+const td_view_run *td_view_at(const td_view *view, int64_t index, int32_t subgraph)
+{
+    if (index < 0 || index >= view->n_steps * view->n_micro)
         return NULL;
-    const td_view_run *run = &view->runs[(step - view->first) * view->plan->n_subgraphs + subgraph];
+    const td_view_run *run = &view->runs[index * view->plan->n_subgraphs + subgraph];
     return run->lane >= 0 ? run : NULL;
+}
+
+int64_t td_view_before(const td_view *view, int64_t index)
+{
+    int64_t least = index - view->n_micro; /* a step may have fewer micro-steps than others, and not none */
+    for (index--; index >= 0 && index >= least; index--)
+        if (view->micros[index].ran)
+            return index;
+    return -1;
+}
+
+const td_view_micro *td_view_micro_of(const td_view *view, int64_t index)
+{
+    return index >= 0 && index < view->n_steps * view->n_micro && view->micros[index].ran ? &view->micros[index] : NULL;
+}
+
+const td_view_micro *td_view_last_micro(const td_view *view, int64_t step)
+{
+    int64_t first = td_view_index(view, step, 0);
+    for (int64_t m = first < 0 ? 0 : view->n_micro; m-- > 0;)
+        if (view->micros[first + m].ran)
+            return &view->micros[first + m];
+    return NULL;
 }
 
 bool td_view_counts(const td_view *view, int64_t step)
@@ -115,12 +144,14 @@ static td_status *find_lane(td_view *view, uint16_t thread, int32_t subgraph, in
 static int by_begin(const void *a, const void *b)
 {
     const td_view_run *x = *(td_view_run *const *)a, *y = *(td_view_run *const *)b;
-    return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1) : x->subgraph - y->subgraph;
+    if (x->begin_ns != y->begin_ns)
+        return x->begin_ns < y->begin_ns ? -1 : 1;
+    return x->subgraph != y->subgraph ? x->subgraph - y->subgraph : x->index < y->index ? -1 : x->index > y->index;
 }
 
 static td_status *fill_lanes(td_view *view)
 {
-    for (int64_t i = 0; i < view->n_steps * view->plan->n_subgraphs; i++) {
+    for (int64_t i = 0; i < view->n_steps * view->n_micro * view->plan->n_subgraphs; i++) {
         td_view_run *run = &view->runs[i];
         if (run->lane < 0)
             continue;
@@ -163,48 +194,96 @@ static td_status *find_plan(const td_trace *trace, const td_trace_window *window
     return NULL;
 }
 
+/* Where an event's micro-step is; -1: outside. */
+static int64_t index_of(const td_view *view, const td_trace_event *e)
+{
+    return td_view_index(view, e->step, e->micro);
+}
+
 static td_status *take_run(td_view *view, const td_trace_event *e)
 {
     int32_t subgraph = td_view_subgraph(view, e);
-    if (subgraph < 0 || !step_slot(view, e->step))
+    int64_t index = index_of(view, e);
+    if (subgraph < 0 || index < 0)
         return NULL;
-    td_view_run *run = &view->runs[((int64_t)e->step - view->first) * view->plan->n_subgraphs + subgraph];
-    if (run->lane >= 0) {
+    td_view_run *run = &view->runs[index * view->plan->n_subgraphs + subgraph];
+    if (run->lane >= 0) { /* no program records it twice */
         run->end_ns = e->end_ns > run->end_ns ? e->end_ns : run->end_ns;
         return NULL;
     }
-    *run = (td_view_run){
-        .begin_ns = e->begin_ns, .end_ns = e->end_ns, .subgraph = subgraph, .step = e->step, .before = -1};
+    *run = (td_view_run){.begin_ns = e->begin_ns,
+                         .end_ns = e->end_ns,
+                         .subgraph = subgraph,
+                         .step = e->step,
+                         .micro = (int32_t)e->micro,
+                         .index = index,
+                         .before = -1};
+    view->micros[index].ran = true;
     return find_lane(view, e->thread, subgraph, &run->lane);
 }
 
 static void take_step(td_view *view, const td_trace_event *e)
 {
     td_view_step *step = step_slot(view, e->step);
-    if (!step)
+    if (!step || e->id != view->plan->first_id)
         return;
-    if (e->kind == TD_RECORD_STEP && e->id == view->plan->first_id) {
-        step->begin_ns = e->begin_ns;
-        step->end_ns = e->end_ns;
-        step->samples = (int64_t)e->amount;
-        step->whole = true;
-    } else if (e->kind == TD_RECORD_DATA_WAIT) {
-        step->data_begin_ns = e->begin_ns;
-        step->data_end_ns = e->end_ns;
-    } else if (e->kind == TD_RECORD_ADMIT) {
-        step->admit_begin_ns = e->begin_ns;
+    step->begin_ns = e->begin_ns;
+    step->end_ns = e->end_ns;
+    step->samples = (int64_t)e->amount;
+    step->whole = true;
+}
+
+static void take_micro_step(td_view *view, const td_trace_event *e)
+{
+    int64_t index = index_of(view, e);
+    td_view_micro *micro = index < 0 ? NULL : &view->micros[index];
+    if (micro && e->kind == TD_RECORD_DATA_WAIT) {
+        micro->data_begin_ns = e->begin_ns;
+        micro->data_end_ns = e->end_ns;
+    } else if (micro && e->kind == TD_RECORD_MICRO_STEP && e->id == view->plan->first_id) {
+        micro->begin_ns = e->begin_ns;
+        micro->samples = (int64_t)e->amount;
+        micro->known = true;
+    } else if (micro && e->kind == TD_RECORD_ADMIT && !micro->known) {
+        micro->begin_ns = e->begin_ns;
+        micro->known = true;
     }
 }
 
-/* A step ends with its last subgraph; the run's thread, which recorded it, may have been waiting for data and seen it later. */
-static void end_step(td_view *view, td_view_step *step)
+/* A micro-step ends with its last subgraph. Where nobody told when it was admitted (it alone is the step), the step did. */
+static void end_micro_step(td_view *view, int64_t index)
 {
-    int64_t last = INT64_MIN;
-    for (int32_t s = 0; step->whole && s < view->plan->n_subgraphs; s++) {
-        const td_view_run *run = td_view_at(view, step->step, s);
+    td_view_micro *micro = &view->micros[index];
+    const td_view_step *step = step_slot(view, micro->step);
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (int32_t s = 0; micro->ran && s < view->plan->n_subgraphs; s++) {
+        const td_view_run *run = td_view_at(view, index, s);
+        first = run && run->begin_ns < first ? run->begin_ns : first;
         last = run && run->end_ns > last ? run->end_ns : last;
     }
-    if (last > step->begin_ns)
+    if (!micro->ran)
+        return;
+    if (!micro->micro) {
+        micro->known = step->whole;
+        micro->begin_ns = step->begin_ns;
+        micro->samples = micro->samples ? micro->samples : step->samples;
+    } else if (!micro->known) {
+        micro->known = step->whole;
+        micro->begin_ns = first;
+    }
+    micro->end_ns = last;
+    const td_view_micro *before = td_view_micro_of(view, td_view_before(view, index));
+    micro->from_ns = before && before->end_ns < micro->end_ns ? before->end_ns : micro->begin_ns;
+}
+
+/* A step ends with its last subgraph; the run's thread, which recorded it, may have been waiting for data and seen it later. */
+static void end_step(const td_view *view, td_view_step *step)
+{
+    int64_t last = INT64_MIN, first = td_view_index(view, step->step, 0);
+    for (int64_t m = 0; m < view->n_micro; m++)
+        if (view->micros[first + m].ran && view->micros[first + m].end_ns > last)
+            last = view->micros[first + m].end_ns;
+    if (step->whole && last > step->begin_ns)
         step->end_ns = last;
 }
 
@@ -215,9 +294,13 @@ static td_status *take_events(td_view *view)
         const td_trace_event *e = &trace->events[i];
         if (e->kind == TD_RECORD_SUBGRAPH)
             TD_TRY(take_run(view, e));
-        else if (e->kind == TD_RECORD_STEP || e->kind == TD_RECORD_DATA_WAIT || e->kind == TD_RECORD_ADMIT)
+        else if (e->kind == TD_RECORD_STEP)
             take_step(view, e);
+        else if (e->kind == TD_RECORD_MICRO_STEP || e->kind == TD_RECORD_DATA_WAIT || e->kind == TD_RECORD_ADMIT)
+            take_micro_step(view, e);
     }
+    for (int64_t i = 0; i < view->n_steps * view->n_micro; i++)
+        end_micro_step(view, i);
     for (int64_t i = 0; i < view->n_steps; i++)
         end_step(view, &view->steps[i]);
     for (int64_t i = 0; i < view->n_steps; i++) {
@@ -227,80 +310,17 @@ static td_status *take_events(td_view *view)
     return NULL;
 }
 
-static td_status *fill_comes_after(td_view *view)
+/* The most micro-steps that a step of the view has. */
+static int64_t count_micro(const td_view *view)
 {
-    const td_trace_plan *plan = view->plan;
-    TD_TRY(TD_NEW(view->comes_after, plan->n_subgraphs + 1));
-    TD_TRY(TD_NEW(view->n_comes_after, plan->n_subgraphs + 1));
-    for (int32_t s = 0; s < plan->n_subgraphs; s++)
-        for (int32_t i = 0; i < plan->subgraphs[s].n_next; i++)
-            view->n_comes_after[plan->subgraphs[s].next[i]]++;
-    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
-        TD_TRY(TD_NEW(view->comes_after[s], view->n_comes_after[s] + 1));
-        view->n_comes_after[s] = 0;
+    int64_t most = 1;
+    for (int64_t i = 0; i < view->trace->n_events; i++) {
+        const td_trace_event *e = &view->trace->events[i];
+        if (e->kind == TD_RECORD_SUBGRAPH && (int64_t)e->micro >= most && step_slot(view, e->step) &&
+            td_view_subgraph(view, e) >= 0)
+            most = (int64_t)e->micro + 1;
     }
-    for (int32_t s = 0; s < plan->n_subgraphs; s++)
-        for (int32_t i = 0; i < plan->subgraphs[s].n_next; i++) {
-            int32_t to = plan->subgraphs[s].next[i];
-            view->comes_after[to][view->n_comes_after[to]++] = s;
-        }
-    return NULL;
-}
-
-/* Marks those of `list` that `made` says. */
-static td_status *mark_reads(const bool *made, const int32_t *list, int32_t n, bool **out)
-{
-    TD_TRY(TD_NEW(*out, n + 1));
-    for (int32_t i = 0; i < n; i++)
-        (*out)[i] = made[list[i]];
-    return NULL;
-}
-
-/* made[s]: subgraph s made something that a node reads. */
-static void note_makers(const td_trace_plan *plan, const td_trace_node *node, bool value, bool *made)
-{
-    for (int32_t i = 0; i < node->n_inputs; i++) {
-        int32_t producer = node->inputs[i] < 0 ? -1 : plan->values[node->inputs[i]].producer;
-        int32_t maker = producer < 0 ? -1 : plan->nodes[producer].subgraph;
-        if (maker >= 0)
-            made[maker] = value;
-    }
-}
-
-static td_status *chain_nodes(td_view *view)
-{
-    const td_trace_plan *plan = view->plan;
-    TD_TRY(TD_NEW(view->first_node, plan->n_subgraphs + 1));
-    TD_TRY(TD_NEW(view->next_node, plan->n_nodes + 1));
-    for (int32_t s = 0; s < plan->n_subgraphs; s++)
-        view->first_node[s] = -1;
-    for (int32_t n = plan->n_nodes - 1; n >= 0; n--)
-        if (plan->nodes[n].subgraph >= 0) {
-            view->next_node[n] = view->first_node[plan->nodes[n].subgraph];
-            view->first_node[plan->nodes[n].subgraph] = n;
-        }
-    return NULL;
-}
-
-static td_status *fill_reads(td_view *view)
-{
-    const td_trace_plan *plan = view->plan;
-    const int32_t *first = view->first_node, *next = view->next_node;
-    bool *made = NULL;
-    TD_TRY(TD_NEW(view->after_reads, plan->n_subgraphs + 1));
-    TD_TRY(TD_NEW(view->comes_after_reads, plan->n_subgraphs + 1));
-    td_status *status = TD_NEW(made, plan->n_subgraphs + 1);
-    for (int32_t s = 0; !status && s < plan->n_subgraphs; s++) {
-        for (int32_t n = first[s]; n >= 0; n = next[n])
-            note_makers(plan, &plan->nodes[n], true, made);
-        status = mark_reads(made, plan->subgraphs[s].after, plan->subgraphs[s].n_after, &view->after_reads[s]);
-        if (!status)
-            status = mark_reads(made, view->comes_after[s], view->n_comes_after[s], &view->comes_after_reads[s]);
-        for (int32_t n = first[s]; n >= 0; n = next[n])
-            note_makers(plan, &plan->nodes[n], false, made);
-    }
-    td_free(made);
-    return status;
+    return most;
 }
 
 static td_status *fill(td_view *view)
@@ -316,26 +336,31 @@ static td_status *fill(td_view *view)
     if (!view->plan)
         return TD_ERROR(TD_DATA_ERROR, "the trace has no whole step of a training between steps %lld and %lld",
                         (long long)view->window.first_step, (long long)view->window.last_step);
+    view->first = view->window.first_step - EDGE;
+    view->n_steps = n + 1 + 2 * EDGE;
+    view->n_micro = 1;
+    TD_TRY(TD_NEW(view->steps, view->n_steps));
+    view->n_micro = count_micro(view);
     /* a subgraph that runs in a step is an event: a table that a few events would be spread over is not made */
-    int64_t runs = (n + 1 + 2 * EDGE) * view->plan->n_subgraphs;
+    int64_t micros = view->n_steps * view->n_micro,
+            runs = micros > MOST_RUNS ? micros : micros * view->plan->n_subgraphs;
     if (runs > MOST_RUNS || (runs > FEW_RUNS && runs / RARE > view->trace->n_events))
         return td_status_help(
             TD_ERROR(TD_UNSUPPORTED,
                      "a window of %lld steps of %d subgraphs, with %lld events: more than can be analysed at once",
                      (long long)n + 1, view->plan->n_subgraphs, (long long)view->trace->n_events),
             "record fewer steps: profile.steps; --chrome and --perfetto show all of it");
-    view->first = view->window.first_step - EDGE;
-    view->n_steps = n + 1 + 2 * EDGE;
-    TD_TRY(TD_NEW(view->steps, view->n_steps));
-    TD_TRY(TD_NEW(view->runs, view->n_steps * view->plan->n_subgraphs + 1));
-    for (int64_t i = 0; i < view->n_steps * view->plan->n_subgraphs; i++)
+    TD_TRY(TD_NEW(view->micros, micros));
+    TD_TRY(TD_NEW(view->runs, runs + 1));
+    for (int64_t i = 0; i < runs; i++)
         view->runs[i].lane = -1;
     for (int64_t i = 0; i < view->n_steps; i++)
         view->steps[i].step = view->first + i;
+    for (int64_t i = 0; i < micros; i++)
+        view->micros[i] =
+            (td_view_micro){.step = view->first + i / view->n_micro, .micro = (int32_t)(i % view->n_micro)};
     TD_TRY(take_events(view));
-    TD_TRY(fill_comes_after(view));
-    TD_TRY(chain_nodes(view));
-    TD_TRY(fill_reads(view));
+    TD_TRY(td_view_fill_order(view));
     return fill_lanes(view);
 }
 
@@ -379,6 +404,7 @@ void td_view_destroy(td_view *view)
     td_free(view->n_comes_after);
     td_free(view->lanes);
     td_free(view->steps);
+    td_free(view->micros);
     td_free(view->runs);
     td_free(view);
 }

@@ -310,7 +310,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, run_mo
         }
         if (in->updates && slot->ends_window && !in->speculates && !(in->early && mode != RUN_ALL))
             atomic_store_explicit(&session->slots[step % TD_STEP_SLOTS].updating, true, memory_order_relaxed);
-        if (begin && (lane->event || in->kind == TD_RUN_REMOTE))
+        if (begin)
             td_record_current = (td_record_tag){.id = slot->record_base + (uint32_t)in->node,
                                                 .step = slot->record_step,
                                                 .micro = slot->record_micro,
@@ -395,9 +395,9 @@ static bool take(td_lane *lane, td_ready *out, bool block)
     pthread_mutex_unlock(&group->mutex);
     if (found && from) {
         const td_step_slot *slot = &lane->session->slots[out->step % TD_STEP_SLOTS];
-        td_record_end(TD_RECORD_WAIT,
-                      slot->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
-                      slot->record_step, from, 0);
+        td_record_write(TD_RECORD_WAIT,
+                        slot->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
+                        slot->record_step, slot->record_micro, from, td_ticks(), 0);
     }
     return found;
 }

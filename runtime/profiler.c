@@ -343,6 +343,7 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     slot->record_step = (uint32_t)step;
     slot->record_micro = (uint32_t)slot->micro;
     slot->record_base = session->record_base;
+    slot->record_micro_from = 0;
     slot->record_from = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].record_from : 0;
     if (!profiler)
         return;
@@ -353,9 +354,11 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
         turn_off(profiler, make_known(profiler, session));
     slot->record_base = session->record_base;
     pthread_mutex_unlock(&profiler->mutex);
+    slot->record_micro_from = from ? from : td_record_begin();
     if (!slot->record_from)
-        slot->record_from = from ? from : td_record_begin();
-    td_record_end(TD_RECORD_ADMIT, 0, slot->record_step, from, 0);
+        slot->record_from = slot->record_micro_from;
+    if (from)
+        td_record_write(TD_RECORD_ADMIT, 0, slot->record_step, slot->record_micro, from, td_ticks(), 0);
 }
 
 static void sample_processor(uint32_t step)
@@ -389,7 +392,12 @@ static void look_at_rings(td_profiler *profiler)
 void td_session_profile_complete(td_session *session, const td_step_slot *slot)
 {
     td_profiler *profiler = atomic_load_explicit(&current, memory_order_acquire);
-    if (!profiler || !td_record_on() || !slot->ends_window)
+    if (!profiler || !td_record_on())
+        return;
+    if ((slot->micro || !slot->ends_window) && slot->record_micro_from)
+        td_record_write(TD_RECORD_MICRO_STEP, slot->record_base, slot->record_step, slot->record_micro,
+                        slot->record_micro_from, td_ticks(), (uint64_t)slot->batch.samples);
+    if (!slot->ends_window)
         return;
     int64_t before = slot->micro ? session->window.samples : 0;
     td_record_end(TD_RECORD_STEP, slot->record_base, slot->record_step, slot->record_from,

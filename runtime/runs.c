@@ -8,8 +8,8 @@
 
 /* ---- the next micro-batch -------------------------------------------------------------------------------------------------- */
 
-/* Pulls a batch of the source to `ahead`, where there is none yet. */
-static td_status *look_ahead(td_session *session, td_source *source)
+/* Pulls a batch of the source to `ahead`, where there is none yet: that of micro-step `micro`, if its window goes on till then. */
+static td_status *look_ahead(td_session *session, td_source *source, int64_t micro)
 {
     td_batch_ahead *ahead = &session->ahead;
     double begin = td_session_now();
@@ -19,8 +19,8 @@ static td_status *look_ahead(td_session *session, td_source *source)
     TD_TRY(source->next(source->self, &ahead->batch, &ahead->at_end));
     ahead->has_batch = !ahead->at_end;
     ahead->wait_data_s = td_session_now() - begin;
-    if (ahead->has_batch)
-        td_record_end(TD_RECORD_DATA_WAIT, 0, td_session_next_step(session), from, 0);
+    if (ahead->has_batch && from)
+        td_record_write(TD_RECORD_DATA_WAIT, 0, td_session_next_step(session), (uint32_t)micro, from, td_ticks(), 0);
     return NULL;
 }
 
@@ -50,7 +50,7 @@ static td_status *place_in_window(td_session *session, td_source *source, td_ste
     slot->ends_window = slot->micro + 1 >= slot->accumulate * session->plan->replicas;
     if (slot->ends_window)
         return NULL;
-    TD_TRY(look_ahead(session, source));
+    TD_TRY(look_ahead(session, source, slot->micro + 1));
     slot->ends_window = session->ahead.at_end || session->ahead.batch.epoch != slot->batch.epoch;
     return NULL;
 }
@@ -62,7 +62,7 @@ static td_status *fetch(td_session *session, td_source *source, td_step_slot **o
     td_step_slot *slot = td_slot_of(session, step);
     *out_slot = NULL;
     td_slot_release_batch(slot); /* of three steps before: kept for early lookups, or released already */
-    TD_TRY(look_ahead(session, source));
+    TD_TRY(look_ahead(session, source, session->mid_window ? td_slot_of(session, step - 1)->micro + 1 : 0));
     *out_end = session->ahead.at_end;
     if (*out_end)
         return NULL;
@@ -193,7 +193,7 @@ static td_status *drop_rest(td_session *session, td_source *source, const td_ste
         *ahead = (td_batch_ahead){0};
         ends = ++micro + 1 >= window;
         if (!ends)
-            TD_TRY(look_ahead(session, source));
+            TD_TRY(look_ahead(session, source, micro + 1));
         ends = ends || ahead->at_end || ahead->batch.epoch != last->batch.epoch;
     }
     session->mid_window = false;

@@ -100,7 +100,8 @@ typedef struct td_step_slot {
     uint32_t record_step;  /* the step's number in records: of the training, or of the session when it evaluates */
     uint32_t
         record_base; /* the session's when it was admitted: lanes may still work on older steps when that changes */
-    uint64_t record_from; /* when it was admitted, in ticks; 0: nothing was recorded then */
+    uint64_t record_from;       /* when its window was admitted, in ticks; 0: nothing was recorded then */
+    uint64_t record_micro_from; /* when it was */
 } td_step_slot;
 
 /* A batch that was pulled to see whether its window goes on. */

@@ -115,6 +115,7 @@ typedef struct updates {
     td_row_item *items; /* [the ids of a wave] */
     char *space;
     float *sums;
+    td_record_tag tag;
 } updates;
 
 /* The table that begins with `part`: which parts follow, how many ids they have. */
@@ -260,7 +261,11 @@ static void run_task(void *context, int64_t index, int32_t thread)
 {
     (void)thread;
     const updates *u = context;
-    u->update(&u->sorted[index]);
+    const td_table_task *task = &u->sorted[index];
+    const uint64_t from = td_update_record_begin(&u->tag);
+    u->update(task);
+    td_update_record_end(&u->tag, from,
+                         td_row_partition_size(&task->table->rows, task->partition) * task->table->target.dim);
 }
 
 static void run_wave(updates *u, int32_t first, int32_t last, td_team *team)
@@ -281,7 +286,7 @@ td_status *td_table_updates_run(const td_kernel_call *call, const td_update_rule
                                 void (*update)(const td_table_task *task))
 {
     layout l = {.memory = call->scratch};
-    updates u = {.call = call, .rule = rule, .update = update};
+    updates u = {.call = call, .rule = rule, .update = update, .tag = td_record_current};
     lay_out(&u, &l);
     bind(&u);
     TD_TRY(check(&u, team));

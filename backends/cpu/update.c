@@ -105,12 +105,14 @@ td_status *td_update_run(const td_update_rule *rule, const td_kernel_call *call,
     if (gradient->kind == TD_ROW_SPARSE) {
         work.rows = gradient->index;
         work.count = *(const int64_t *)gradient->count;
-        td_cpu_for(team, work.count, 1 + rows_per_block / 4, update_some_rows, &work); /* far rows: a quarter pays */
+        td_update_for(team, work.count, 1 + rows_per_block / 4, work.count * work.target.dim, update_some_rows,
+                      &work); /* far rows: a quarter pays */
     } else if (rule->per_row) {
-        td_cpu_for(team, work.target.rows, rows_per_block, update_all_rows, &work);
+        td_update_for(team, work.target.rows, rows_per_block, work.target.rows * work.target.dim, update_all_rows,
+                      &work);
     } else {
-        td_cpu_for(team, work.target.rows * work.target.dim, TD_CPU_BLOCK,
-                   work.target.dtype == TD_F32 ? update_elements : update_narrow_elements, &work);
+        td_update_for(team, work.target.rows * work.target.dim, TD_CPU_BLOCK, work.target.rows * work.target.dim,
+                      work.target.dtype == TD_F32 ? update_elements : update_narrow_elements, &work);
     }
     return NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/kernel.h"
 #include "base/prefetch.h"
+#include "base/record.h"
 #include "base/rows16.h"
 
 enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
@@ -65,6 +66,12 @@ TD_PREFETCHES void td_update_prefetch(const td_update_target *target, int64_t ro
                                  target->rule->per_row ? 4 : bytes);
 }
 enum { TD_UPDATE_PREFETCH_ROWS = 12 };
+
+/* td_cpu_for of an update of so many elements in n units: each thread's part is recorded as a chunk while the lane records its ops. */
+void td_update_for(td_team *team, int64_t n, int64_t block, int64_t elements, td_cpu_range_fn fn, void *context);
+/* The same for who cuts by himself: `tag` is td_record_current of the lane's thread. */
+uint64_t td_update_record_begin(const td_record_tag *tag);
+void td_update_record_end(const td_record_tag *tag, uint64_t from, int64_t elements);
 
 /* `supports` and `run` of a rule's op. */
 bool td_update_supports(const td_update_rule *rule, const td_kernel_call *call);

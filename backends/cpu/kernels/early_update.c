@@ -91,7 +91,7 @@ static void run_step(const td_kernel_call *call, td_team *team, step_work w)
     w.past = n >= LONG_LOG;
     w.seen.gradient = &call->inputs[GRADIENT];
     w.seen.sum = td_earlier_sum(&call->inputs[SUM], &call->inputs[MICRO]);
-    td_cpu_for(team, n, TD_CPU_BLOCK, step_range, &w);
+    td_update_for(team, n, TD_CPU_BLOCK, n, step_range, &w);
 }
 
 /* ---- early_update ---------------------------------------------------------------------------------------------------------- */

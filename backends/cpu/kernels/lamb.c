@@ -107,7 +107,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
     double parameter_norm = norm(&work, 0), direction_norm = norm(&work, 1);
     double ratio = parameter_norm > 0 && direction_norm > 0 ? parameter_norm / direction_norm : 1;
     work.rate = -(float)((double)work.c[RATE] * ratio);
-    td_cpu_for(team, work.n, TD_CPU_BLOCK, second_pass, &work);
+    td_update_for(team, work.n, TD_CPU_BLOCK, work.n, second_pass, &work);
     return NULL;
 }
 

@@ -137,10 +137,12 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
     (void)state;
     const mixed_work work = {td_update_rule_of(call), call};
-    int64_t blocks = 0;
-    for (int32_t first = 0; first < call->n_inputs; first += PART_INPUTS)
+    int64_t blocks = 0, elements = 0;
+    for (int32_t first = 0; first < call->n_inputs; first += PART_INPUTS) {
         blocks += blocks_of(&call->inputs[first]);
-    td_cpu_for(team, blocks, 1, update_blocks, (void *)(uintptr_t)&work);
+        elements += td_cpu_elements(&call->inputs[first + PARAMETER]);
+    }
+    td_update_for(team, blocks, 1, elements, update_blocks, (void *)(uintptr_t)&work);
     return NULL;
 }
 
