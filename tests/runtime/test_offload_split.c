@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "optim/rule.h"
+#include "runtime/machine.h"
 #include "tandem/job.h"
 #include "tandem/ops.h"
 #include "tests/base/check.h"
@@ -201,8 +202,9 @@ static void test_a_split_parameter_may_be_read_on_other_devices(void **state)
 static void test_the_share_is_what_was_asked_for_within_a_block(void **state)
 {
     (void)state;
+    dense_run r = prepare("adam", TD_OFFLOAD_CPU, 1, roomy);
     for (int i = 0; i <= 20; i++) {
-        dense_run r = prepare("adam", TD_OFFLOAD_CPU, 0.05 * i, roomy);
+        r.options.offload_ratio = 0.05 * i;
         assert_ok(td_plan_train(r.graph, r.loss, &r.options, &r.plan));
         const double asked = 0.05 * i * (double)td_plan_parameter_count(r.plan);
         const double found = (double)td_plan_ledger(r.plan, 0).bytes[TD_LEDGER_MOMENTS] / 8;
@@ -211,8 +213,10 @@ static void test_the_share_is_what_was_asked_for_within_a_block(void **state)
         td_plan_split split;
         assert_true(i % 20 || !td_plan_split_parameter(r.plan, &split));
         assert_null(td_plan_unsplit(r.plan));
-        dense_run_end(&r);
+        td_plan_release(r.plan);
+        r.plan = NULL;
     }
+    dense_run_end(&r);
 }
 
 static void test_a_process_that_trains_alone_with_own_tables_splits_as_well(void **state)
@@ -340,19 +344,24 @@ static void test_a_store_is_read_and_written_across_the_border(void **state)
 
 /* ---- without memory ------------------------------------------------------------------------------------------------------ */
 
-/* A plan that splits, its store and session, with the n-th allocation failing; 0: none. */
-static td_status *begin_and_end(uint64_t n, bool *out_failed)
+/* A plan that splits, its store and session, on devices that are open, with the n-th allocation failing; 0: none. */
+static td_status *begin_and_end(dense_run *r, uint64_t n, bool *out_failed)
 {
-    dense_run r = prepare("sgd", TD_OFFLOAD_CPU, 0.5, roomy);
     td_memory_fail_after(n);
-    td_status *status = td_plan_train(r.graph, r.loss, &r.options, &r.plan);
+    td_status *status = td_plan_train(r->graph, r->loss, &r->options, &r->plan);
     if (!status)
-        status = td_store_create(r.plan, &r.store);
+        status = td_store_create(r->plan, &r->store);
     if (!status)
-        status = td_session_create(r.plan, r.store, &r.session);
+        status = td_session_create(r->plan, r->store, &r->session);
     *out_failed = td_memory_failed();
     td_memory_fail_after(0);
-    dense_run_end(&r);
+    td_session_destroy(r->session);
+    td_store_release(r->store);
+    td_plan_release(r->plan);
+    td_machine_forget_plans(r->options.machine);
+    r->session = NULL;
+    r->store = NULL;
+    r->plan = NULL;
     return status;
 }
 
@@ -361,15 +370,17 @@ static void test_allocations_may_fail(void **state)
 {
     (void)state;
     bool failed = true;
-    assert_ok(begin_and_end(0, &failed)); /* what is made once per process is made */
+    dense_run r = prepare("sgd", TD_OFFLOAD_CPU, 0.5, roomy);
+    assert_ok(begin_and_end(&r, 0, &failed)); /* what is made once per process is made */
     const uint64_t before = td_memory_read().bytes_now;
     failed = true;
     for (uint64_t n = 1; failed; n += 11) {
-        td_status *status = begin_and_end(n, &failed);
+        td_status *status = begin_and_end(&r, n, &failed);
         assert_int_equal(td_status_code(status), failed ? TD_OUT_OF_MEMORY : TD_OK);
         td_status_destroy(status);
         assert_int_equal(td_memory_read().bytes_now, before);
     }
+    dense_run_end(&r);
 }
 
 int main(void)
