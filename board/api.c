@@ -44,6 +44,8 @@ static const route routes[] = {
     {"/api/v1/texts", td_board_get_texts, JSON_TYPE},
     {"/api/v1/landscape", td_board_get_landscape, JSON_TYPE},
     {"/api/v1/profile", td_board_get_profile, JSON_TYPE},
+    {"/api/v1/curves", td_board_get_curves, JSON_TYPE},
+    {"/api/v1/step", td_board_get_step, JSON_TYPE},
     {"/api/v1/timeline", td_board_get_timeline, JSON_TYPE},
     {"/api/v1/cluster", td_board_get_cluster, JSON_TYPE},
 };

@@ -8,20 +8,29 @@
 
 /* ---- analysis ----------------------------------------------------------------------------------------------------------------- */
 
+static td_status *parse(td_board_trace *t)
+{
+    return t->parsed ? NULL : td_analysis_create_of(t->job, -1, -1, &t->parsed);
+}
+
+td_status *td_board_analysis_of(td_board *board, const td_board_request *request, const td_analysis **out_analysis)
+{
+    td_board_trace *t = NULL;
+    *out_analysis = NULL;
+    TD_TRY(td_board_trace_of(board, request, &t));
+    TD_TRY(parse(t));
+    *out_analysis = t->parsed;
+    return NULL;
+}
+
 static td_status *analyse(td_board_trace *t)
 {
-    td_analysis *analysis = NULL;
     json_t *json = NULL;
     td_string text = {0};
-    td_status *status = td_analysis_create_of(t->job, -1, -1, &analysis);
-    if (!status)
-        status = td_report_json(analysis, &json);
-    if (!status)
-        status = td_board_put_json(&text, json);
-    if (!status)
-        status = td_string_finish(&text, &t->analysis);
-    td_analysis_destroy(analysis);
-    return status;
+    TD_TRY(parse(t));
+    TD_TRY(td_report_json(t->parsed, &json));
+    TD_TRY(td_board_put_json(&text, json));
+    return td_string_finish(&text, &t->analysis);
 }
 
 TD_BOARD_HANDLER(get_profile)

@@ -145,6 +145,7 @@ void td_board_trace_destroy(td_board_trace *trace)
     td_free(trace->rows);
     td_free(trace->key);
     td_free(trace->analysis);
+    td_analysis_destroy(trace->parsed);
     td_free(trace);
 }
 

@@ -3,7 +3,7 @@
 #define TANDEM_BOARD_TRACES_H
 
 #include "board/board.h"
-#include "profiler/job.h"
+#include "profiler/advice.h"
 
 /* One or more events of a row that lie side by side. */
 typedef struct td_board_box {
@@ -41,12 +41,16 @@ struct td_board_trace {
     td_trace *trace;  /* what the timeline shows: that, or the only one */
     td_board_row *rows;
     int64_t n_rows, rows_capacity;
-    char *analysis; /* what tandem profile --json says; NULL: not asked for yet */
+    td_analysis *parsed; /* what analyses find; NULL: not asked for yet */
+    char *analysis;      /* what tandem profile --json says of it; likewise */
 };
 
 /* The trace of the request's run; an answer of 404 that says how to record one where there is none. */
 td_status *td_board_trace_of(td_board *board, const td_board_request *request, td_board_trace **out_trace) TD_MUST_USE;
 void td_board_trace_destroy(td_board_trace *trace);
+/* Its analyses, kept with it: get_trace.c. */
+td_status *td_board_analysis_of(td_board *board, const td_board_request *request,
+                                const td_analysis **out_analysis) TD_MUST_USE;
 /* levels.c: fills in the levels of a row whose events are there. */
 td_status *td_board_make_levels(const td_trace *trace, td_board_row *row) TD_MUST_USE;
 /* Box i of a level, or of the single events (level NULL). */

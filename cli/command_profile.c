@@ -109,6 +109,18 @@ static td_status *export_reports(const td_arguments *arguments, opened *o, bool 
 
 /* ---- showing ---------------------------------------------------------------------------------------------------------------------- */
 
+static td_status *show_json(const td_arguments *arguments, const opened *o, int64_t step)
+{
+    json_t *json = NULL;
+    if (td_argument_flag(arguments, "--curves"))
+        TD_TRY(td_report_curves_json(o->analysis, 0, INT64_MAX, &json));
+    else if (td_argument(arguments, "--step"))
+        TD_TRY(td_report_step_json(o->analysis, step, &json));
+    else
+        TD_TRY(td_report_json(o->analysis, &json));
+    return td_json_print(json, arguments->out);
+}
+
 static td_status *show(const td_arguments *arguments, opened *o)
 {
     int64_t step = 0;
@@ -119,16 +131,15 @@ static td_status *show(const td_arguments *arguments, opened *o)
     if (exported)
         return NULL;
     TD_TRY(analyse(arguments, o));
-    if (td_argument_flag(arguments, "--json")) {
-        json_t *json = NULL;
-        TD_TRY(td_report_json(o->analysis, &json));
-        return td_json_print(json, arguments->out);
-    }
+    if (td_argument_flag(arguments, "--json") || td_argument_flag(arguments, "--curves"))
+        return show_json(arguments, o, step);
     if (td_argument(arguments, "--step"))
-        return td_profile_print_step(o->analysis->steps, step, arguments->out);
+        return td_profile_print_step(o->analysis, step, arguments->out);
     if (td_argument_flag(arguments, "--op-info"))
         return td_profile_print_op_info(o->analysis, arguments->out);
     TD_TRY(td_profile_print_steps(o->analysis->steps, arguments->out));
+    TD_TRY(td_profile_print_micros(o->analysis->steps, o->analysis->steps->micro_average, arguments->out));
+    TD_TRY(td_profile_print_overlaps(o->analysis->overlaps, -1, arguments->out));
     if (o->analysis->ranks)
         TD_TRY(td_profile_print_ranks(o->analysis->ranks, arguments->out));
     TD_TRY(td_profile_print_ops(o->analysis, arguments->out));
@@ -206,6 +217,7 @@ static td_status *run(const td_arguments *arguments)
 
 static const td_command_option options[] = {
     {"--step", "N", "one step: its critical path, piece by piece"},
+    {"--curves", NULL, "curves over steps of all that the step trace has, as JSON"},
     {"--op-info", NULL, "every op: count, shapes, dtypes, attributes; those that the planner inserted are marked"},
     {"--chrome", "FILE", "write the trace as Chrome's JSON"},
     {"--perfetto", "FILE", "write the trace for ui.perfetto.dev (.pftrace)"},
@@ -228,7 +240,8 @@ static const char *const notes[] = {
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
-    .usage = "RUN|TRACE [--step N] [--op-info] [--rank N] [--window N] [--json] | diff BEFORE AFTER | --self-test",
+    .usage = "RUN|TRACE [--step N] [--curves] [--op-info] [--rank N] [--window N] [--json] | diff BEFORE AFTER | "
+             "--self-test",
     .least = 0,
     .most = 3,
     .options = options,

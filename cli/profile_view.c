@@ -259,6 +259,8 @@ static td_status *print_pieces(const pieces *p, const td_view_step *step, FILE *
         char what[256], number[32] = "";
         if (s->step != step->step)
             (void)snprintf(number, sizeof number, " of step %" PRId64, s->step);
+        else if (p->trace->micros)
+            (void)snprintf(number, sizeof number, ", micro-step %" PRId64, s->micro);
         (void)snprintf(what, sizeof what, "%s%s", ran ? plan->subgraphs[s->subgraph].name : td_cause_name(s->cause),
                        ran ? number : "");
         (void)snprintf(t[0].text, sizeof t[0].text, "%.3f ms", MS(s->begin_ns - step->from_ns));
@@ -268,11 +270,13 @@ static td_status *print_pieces(const pieces *p, const td_view_step *step, FILE *
     return td_table_print(&table, "  ", out);
 }
 
-td_status *td_profile_print_step(const td_step_trace *trace, int64_t step, FILE *out)
+td_status *td_profile_print_step(const td_analysis *analysis, int64_t step, FILE *out)
 {
+    const td_step_trace *trace = analysis->steps;
+    const td_step_times *times = td_step_times_of(trace, step);
     const td_view_step *found = td_view_step_of(trace->view, step);
     pieces p = {.trace = trace};
-    if (!found || !td_view_counts(trace->view, step))
+    if (!times)
         return TD_ERROR(TD_INVALID_ARGUMENT,
                         "step %" PRId64 " is not in the recording: it has steps %" PRId64 " to %" PRId64, step,
                         trace->steps[0].step, trace->steps[trace->n_steps - 1].step);
@@ -282,5 +286,7 @@ td_status *td_profile_print_step(const td_step_trace *trace, int64_t step, FILE 
     if (!status)
         status = print_pieces(&p, found, out);
     td_free(p.items);
-    return status;
+    if (!status && trace->micros)
+        status = td_profile_print_micros(trace, &trace->micros[(times - trace->steps) * trace->view->n_micro], out);
+    return status ? status : td_profile_print_overlaps(analysis->overlaps, times - trace->steps, out);
 }

@@ -9,7 +9,13 @@
 /* The steps, where their time went, subgraphs, copies, lanes. */
 td_status *td_profile_print_steps(const td_step_trace *trace, FILE *out) TD_MUST_USE;
 /* One step: its numbers and its critical path, piece by piece. */
-td_status *td_profile_print_step(const td_step_trace *trace, int64_t step, FILE *out) TD_MUST_USE;
+td_status *td_profile_print_step(const td_analysis *analysis, int64_t step, FILE *out) TD_MUST_USE;
+
+/* ---- profile_together.c ---- */
+/* [view->n_micro] times of a training that accumulates; nothing where it does not (NULL). */
+td_status *td_profile_print_micros(const td_step_trace *trace, const td_step_times *micros, FILE *out) TD_MUST_USE;
+/* The pairs of activities that went on together longest: of all steps (-1), or in the step at that place of trace->steps. */
+td_status *td_profile_print_overlaps(const td_overlaps *overlaps, int64_t step, FILE *out) TD_MUST_USE;
 
 /* ---- profile_ops.c ---- */
 /* Time by device and by type of op, and the ops that take most. */

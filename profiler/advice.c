@@ -76,6 +76,8 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
     if (!status)
         status = td_step_trace_create(a->view, &a->steps);
     if (!status)
+        status = td_overlaps_create(a->steps, &a->overlaps);
+    if (!status)
         status = td_op_statistics_create(a->view, &a->ops);
     if (!status)
         status = td_memory_view_create(a->view, &a->memory);
@@ -130,6 +132,7 @@ void td_analysis_destroy(td_analysis *analysis)
     td_ranks_destroy(analysis->ranks);
     td_memory_view_destroy(analysis->memory);
     td_op_statistics_destroy(analysis->ops);
+    td_overlaps_destroy(analysis->overlaps);
     td_step_trace_destroy(analysis->steps);
     td_view_destroy(analysis->view);
     td_free(analysis);

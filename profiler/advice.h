@@ -8,6 +8,7 @@
 #include "profiler/data.h"
 #include "profiler/memory.h"
 #include "profiler/ops.h"
+#include "profiler/overlap.h"
 #include "profiler/ranks.h"
 #include "profiler/steps.h"
 
@@ -15,6 +16,7 @@
 typedef struct td_analysis {
     td_view *view;
     td_step_trace *steps;
+    td_overlaps *overlaps;
     td_op_statistics *ops;
     td_memory_view *memory;
     td_data_view data;

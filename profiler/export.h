@@ -15,5 +15,7 @@ td_status *td_export_perfetto(const td_trace *trace, const char *path) TD_MUST_U
 td_status *td_export_csv(const td_analysis *analysis, const char *folder) TD_MUST_USE;
 /* One page without any other file: the report, a timeline of a step, tables. */
 td_status *td_export_html(const td_analysis *analysis, const char *path) TD_MUST_USE;
+/* Part of td_export_csv: export_csv_curves.c. */
+td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder) TD_MUST_USE;
 
 #endif

@@ -9,21 +9,11 @@
 #define US(ns) (1e-3 * (double)(ns))
 #define MS(ns) (1e-6 * (double)(ns))
 
-static td_status *open_in(const char *folder, const char *name, td_sink **out)
-{
-    char *path = td_format("%s/%s", folder, name);
-    if (!path)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    td_status *status = td_sink_open(path, out);
-    td_free(path);
-    return status;
-}
-
 /* Computing: some device computed. Communication: copies, pulls, pushes and sums over ranks, each summed. Free: no lane worked. */
 static td_status *write_steps(const td_analysis *a, const char *folder)
 {
     td_sink *out = NULL;
-    TD_TRY(open_in(folder, "step_trace_time.csv", &out));
+    TD_TRY(td_sink_open_in(folder, "step_trace_time.csv", &out));
     td_sink_text(
         out, "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,"
              "Communication(Not Overlapped and Exclude Receive),Preparing,Interval,Data Wait,Forward,Backward,Update,"
@@ -50,7 +40,7 @@ static td_status *write_ops(const td_analysis *a, const char *folder)
 {
     const td_trace_plan *plan = a->view->plan;
     td_sink *out = NULL;
-    TD_TRY(open_in(folder, "op_detail_info.csv", &out));
+    TD_TRY(td_sink_open_in(folder, "op_detail_info.csv", &out));
     td_sink_text(out, "op_side,op_type,op_name,full_op_name,op_occurrences,op_total_time(ms),op_avg_time(ms),"
                       "total_proportion,subgraph,pid,inputs,outputs,attributes,inserted\n");
     for (int64_t i = 0; i < a->ops->ops.n; i++) {
@@ -91,7 +81,7 @@ static int64_t ops_of_type(const td_analysis *a, const td_op_row *type)
 static td_status *write_types(const td_analysis *a, const char *folder)
 {
     td_sink *out = NULL;
-    TD_TRY(open_in(folder, "op_type_info.csv", &out));
+    TD_TRY(td_sink_open_in(folder, "op_type_info.csv", &out));
     td_sink_text(out, "op_type,type_occurrences,execution_frequency(per-step),total_compute_time,avg_time(ms),percent,"
                       "device\n");
     for (int64_t i = 0; i < a->ops->types.n; i++) {
@@ -110,7 +100,7 @@ static td_status *write_types(const td_analysis *a, const char *folder)
 static td_status *write_ranks(const td_ranks *ranks, const char *folder)
 {
     td_sink *out = NULL;
-    TD_TRY(open_in(folder, "rank_info.csv", &out));
+    TD_TRY(td_sink_open_in(folder, "rank_info.csv", &out));
     td_sink_text(out, "rank,role,host,steps,step_time(ms),pull(ms),push(ms),all_reduce(ms),pull(bytes),push(bytes),"
                       "all_reduce(bytes),late(ms),times_last,answer(ms),update(ms),clock_error(us)\n");
     for (int32_t i = 0; i < ranks->job->n; i++) {
@@ -138,5 +128,6 @@ td_status *td_export_csv(const td_analysis *analysis, const char *folder)
     TD_TRY(write_ops(analysis, folder));
     if (analysis->ranks)
         TD_TRY(write_ranks(analysis->ranks, folder));
+    TD_TRY(td_export_csv_curves(analysis, folder));
     return write_types(analysis, folder);
 }

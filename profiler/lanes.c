@@ -13,55 +13,6 @@ static int64_t shared(int64_t a, int64_t b, int64_t c, int64_t d)
     return end > begin ? end - begin : 0;
 }
 
-typedef struct waiting {
-    td_lane_times *lane;
-} waiting;
-
-static td_status *add_wait(void *context, const td_segment *segment)
-{
-    waiting *w = context;
-    int64_t ns = segment->end_ns - segment->begin_ns;
-    w->lane->waits_ns[segment->cause] += ns;
-    if (segment->cause == TD_CAUSE_SUBGRAPH || segment->cause == TD_CAUSE_COPY)
-        w->lane->by_subgraph_ns[segment->subgraph] += ns;
-    return NULL;
-}
-
-/* Gaps between what a lane ran, each explained by what it ran next. */
-static td_status *explain_idle(const td_step_trace *trace, int64_t index, bounds within)
-{
-    const td_view_lane *lane = &trace->view->lanes[index];
-    td_lane_times *times = &trace->lanes[index];
-    waiting w = {times};
-    int64_t free_ns = within.begin_ns;
-    for (int64_t i = 0; i < lane->n_runs; i++) {
-        const td_view_run *run = lane->runs[i];
-        times->busy_ns += shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns);
-        if (run->begin_ns > free_ns && run->begin_ns <= within.end_ns)
-            TD_TRY(td_path_before(trace->view, run, free_ns, add_wait, &w));
-        free_ns = run->end_ns > free_ns ? run->end_ns : free_ns;
-    }
-    if (free_ns < within.end_ns)
-        times->waits_ns[TD_CAUSE_UNKNOWN] += within.end_ns - free_ns;
-    for (int c = 0; c < TD_CAUSES; c++)
-        times->idle_ns += times->waits_ns[c];
-    return NULL;
-}
-
-/* How long two lanes worked at the same time. Runs of a lane do not overlap. */
-static int64_t overlap(const td_view_lane *a, const td_view_lane *b, bounds within)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0, k = 0; i < a->n_runs && k < b->n_runs;) {
-        const td_view_run *x = a->runs[i], *y = b->runs[k];
-        int64_t begin = x->begin_ns > y->begin_ns ? x->begin_ns : y->begin_ns;
-        int64_t end = x->end_ns < y->end_ns ? x->end_ns : y->end_ns;
-        sum += end > begin ? shared(begin, end, within.begin_ns, within.end_ns) : 0;
-        *(x->end_ns <= y->end_ns ? &i : &k) += 1;
-    }
-    return sum;
-}
-
 /* The first run of a lane that ends after a moment. */
 static int64_t first_after(const td_view_lane *lane, int64_t ns)
 {
@@ -74,6 +25,60 @@ static int64_t first_after(const td_view_lane *lane, int64_t ns)
             low = middle + 1;
     }
     return low;
+}
+
+typedef struct waiting {
+    td_lane_times *lane;
+    int64_t end_ns; /* what is later does not count */
+} waiting;
+
+static td_status *add_wait(void *context, const td_segment *segment)
+{
+    const waiting *w = context;
+    int64_t ns = (segment->end_ns < w->end_ns ? segment->end_ns : w->end_ns) - segment->begin_ns;
+    if (ns <= 0)
+        return NULL;
+    w->lane->waits_ns[segment->cause] += ns;
+    if (segment->cause == TD_CAUSE_SUBGRAPH || segment->cause == TD_CAUSE_COPY)
+        w->lane->by_subgraph_ns[segment->subgraph] += ns;
+    return NULL;
+}
+
+/* Gaps between what a lane ran, each explained by what it ran next. */
+static td_status *explain_idle(const td_step_trace *trace, int64_t index, bounds within, td_lane_times *times)
+{
+    const td_view_lane *lane = &trace->view->lanes[index];
+    waiting w = {times, within.end_ns};
+    int64_t free_ns = within.begin_ns;
+    for (int64_t i = first_after(lane, within.begin_ns); i < lane->n_runs && free_ns < within.end_ns; i++) {
+        const td_view_run *run = lane->runs[i];
+        times->busy_ns += shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns);
+        if (run->begin_ns > free_ns)
+            TD_TRY(td_path_before(trace->view, run, free_ns, add_wait, &w));
+        free_ns = run->begin_ns > within.end_ns ? within.end_ns : run->end_ns > free_ns ? run->end_ns : free_ns;
+    }
+    if (free_ns < within.end_ns)
+        times->waits_ns[TD_CAUSE_UNKNOWN] += within.end_ns - free_ns;
+    for (int c = 0; c < TD_CAUSES; c++)
+        times->idle_ns += times->waits_ns[c];
+    return NULL;
+}
+
+/* How long two lanes worked at the same time. Runs of a lane do not overlap. */
+static int64_t overlap(const td_view_lane *a, const td_view_lane *b, bounds within)
+{
+    int64_t sum = 0;
+    for (int64_t i = first_after(a, within.begin_ns), k = first_after(b, within.begin_ns);
+         i < a->n_runs && k < b->n_runs;) {
+        const td_view_run *x = a->runs[i], *y = b->runs[k];
+        int64_t begin = x->begin_ns > y->begin_ns ? x->begin_ns : y->begin_ns;
+        int64_t end = x->end_ns < y->end_ns ? x->end_ns : y->end_ns;
+        if (begin >= within.end_ns)
+            break;
+        sum += end > begin ? shared(begin, end, within.begin_ns, within.end_ns) : 0;
+        *(x->end_ns <= y->end_ns ? &i : &k) += 1;
+    }
+    return sum;
 }
 
 /* What of a copy passed while some compute lane of its device worked. */
@@ -107,18 +112,32 @@ static void fill_hidden(td_step_trace *trace)
         }
 }
 
+td_status *td_lane_times_within(const td_step_trace *trace, int64_t index, int64_t begin_ns, int64_t end_ns,
+                                td_lane_times *out_times)
+{
+    const td_view *view = trace->view;
+    bounds within = {begin_ns, end_ns};
+    *out_times = (td_lane_times){0};
+    TD_TRY(TD_NEW(out_times->by_subgraph_ns, view->plan->n_subgraphs + 1));
+    TD_TRY(TD_NEW(out_times->overlap_ns, view->n_lanes));
+    TD_TRY(explain_idle(trace, index, within, out_times));
+    for (int64_t k = 0; k < view->n_lanes; k++)
+        out_times->overlap_ns[k] =
+            k == index ? out_times->busy_ns : overlap(&view->lanes[index], &view->lanes[k], within);
+    return NULL;
+}
+
+void td_lane_times_deinit(td_lane_times *times)
+{
+    td_free(times->by_subgraph_ns);
+    td_free(times->overlap_ns);
+}
+
 td_status *td_lane_times_fill(td_step_trace *trace)
 {
     const td_view *view = trace->view;
-    bounds within = {td_view_begin_ns(view), td_view_end_ns(view)};
-    for (int64_t i = 0; i < view->n_lanes; i++) {
-        TD_TRY(TD_NEW(trace->lanes[i].by_subgraph_ns, view->plan->n_subgraphs + 1));
-        TD_TRY(TD_NEW(trace->lanes[i].overlap_ns, view->n_lanes));
-        TD_TRY(explain_idle(trace, i, within));
-        for (int64_t k = 0; k < view->n_lanes; k++)
-            trace->lanes[i].overlap_ns[k] =
-                k == i ? trace->lanes[i].busy_ns : overlap(&view->lanes[i], &view->lanes[k], within);
-    }
+    for (int64_t i = 0; i < view->n_lanes; i++)
+        TD_TRY(td_lane_times_within(trace, i, td_view_begin_ns(view), td_view_end_ns(view), &trace->lanes[i]));
     fill_hidden(trace);
     return NULL;
 }

@@ -7,4 +7,9 @@
 /* Fills trace->lanes, and what of each copy was hidden. */
 td_status *td_lane_times_fill(td_step_trace *trace) TD_MUST_USE;
 
+/* Of one lane from one moment to another; td_lane_times_deinit it, also after an error. */
+td_status *td_lane_times_within(const td_step_trace *trace, int64_t index, int64_t begin_ns, int64_t end_ns,
+                                td_lane_times *out_times) TD_MUST_USE;
+void td_lane_times_deinit(td_lane_times *times);
+
 #endif

@@ -30,6 +30,16 @@ td_status *td_sink_open(const char *path, td_sink **out_sink)
     return status;
 }
 
+td_status *td_sink_open_in(const char *folder, const char *name, td_sink **out)
+{
+    char *path = td_format("%s/%s", folder, name);
+    if (!path)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
+    td_status *status = td_sink_open(path, out);
+    td_free(path);
+    return status;
+}
+
 static void flush(td_sink *sink)
 {
     if (!sink->status)

@@ -10,6 +10,7 @@
 typedef struct td_sink td_sink;
 
 td_status *td_sink_open(const char *path, td_sink **out_sink) TD_MUST_USE;
+td_status *td_sink_open_in(const char *folder, const char *name, td_sink **out_sink) TD_MUST_USE;
 /* Gives the file its name, or tells the first error and leaves none. Takes the sink. */
 td_status *td_sink_close(td_sink *sink) TD_MUST_USE;
 

@@ -8,13 +8,25 @@
 
 /* ---- events to steps ------------------------------------------------------------------------------------------------------------ */
 
-static td_step_times *times_of(const td_step_trace *trace, int64_t step)
+/* Where a step is among those that count; -1: it does not. */
+static int64_t place_of(const td_step_trace *trace, int64_t step)
 {
     int64_t guess = step - trace->view->window.first_step; /* where it is unless steps before it are missing */
     guess = guess < trace->n_steps ? guess : trace->n_steps - 1;
     while (guess >= 0 && trace->steps[guess].step > step)
         guess--;
-    return guess >= 0 && trace->steps[guess].step == step ? &trace->steps[guess] : NULL;
+    return guess >= 0 && trace->steps[guess].step == step ? guess : -1;
+}
+
+static td_step_times *times_of(const td_step_trace *trace, int64_t step)
+{
+    int64_t place = place_of(trace, step);
+    return place < 0 ? NULL : &trace->steps[place];
+}
+
+const td_step_times *td_step_times_of(const td_step_trace *trace, int64_t step)
+{
+    return times_of(trace, step);
 }
 
 static void add_op(const td_view *view, td_step_times *to, const td_trace_event *e)
@@ -149,11 +161,12 @@ static void add_runs(td_step_trace *trace)
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         td_subgraph_times *times = &trace->subgraphs[s];
         times->subgraph = s;
-        bool told = times->forward_ns + times->backward_ns + times->update_ns > 0 ||
-                    plan->subgraphs[s].lane != TD_TRACE_COMPUTE;
+        times->told = times->forward_ns + times->backward_ns + times->update_ns > 0 ||
+                      plan->subgraphs[s].lane != TD_TRACE_COMPUTE;
+        times->phase = phase_of(trace->view, s);
         for (int64_t i = 0; i < trace->n_steps; i++)
-            times->steps += add_runs_of(trace, times, &trace->steps[i], told ? -1 : (int)phase_of(trace->view, s));
-        if (!told && times->total_ns > 0)
+            times->steps += add_runs_of(trace, times, &trace->steps[i], times->told ? -1 : (int)times->phase);
+        if (!times->told && times->total_ns > 0)
             trace->device_ops = false;
     }
 }
@@ -345,10 +358,8 @@ void td_step_trace_destroy(td_step_trace *trace)
 {
     if (!trace)
         return;
-    for (int64_t i = 0; trace->lanes && i < trace->view->n_lanes; i++) {
-        td_free(trace->lanes[i].by_subgraph_ns);
-        td_free(trace->lanes[i].overlap_ns);
-    }
+    for (int64_t i = 0; trace->lanes && i < trace->view->n_lanes; i++)
+        td_lane_times_deinit(&trace->lanes[i]);
     td_free(trace->steps);
     td_free(trace->micros);
     td_free(trace->micro_average);

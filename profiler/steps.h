@@ -23,7 +23,9 @@ typedef struct td_step_times {
 /* Of one subgraph (copies are subgraphs too): averages over the steps. */
 typedef struct td_subgraph_times {
     int32_t subgraph;
-    int64_t runs, steps; /* how often it ran, and in how many steps */
+    int64_t runs, steps;  /* how often it ran, and in how many steps */
+    bool told;            /* its device told when its ops ran; copies: they have none */
+    td_trace_phase phase; /* of most of its ops: where they were not told, all of its time counts as that */
     int64_t total_ns;
     int64_t forward_ns, backward_ns, update_ns; /* its ops, by phase */
     int64_t path_ns;                            /* on the critical path */
@@ -55,5 +57,7 @@ typedef struct td_step_trace {
 
 td_status *td_step_trace_create(const td_view *view, td_step_trace **out_trace) TD_MUST_USE;
 void td_step_trace_destroy(td_step_trace *trace);
+/* Of a step that counts; else NULL. */
+const td_step_times *td_step_times_of(const td_step_trace *trace, int64_t step);
 
 #endif

@@ -295,7 +295,7 @@ static td_status *run_cluster(td_lane *lane, int32_t index, int64_t step, run_mo
     td_bound_cluster *bound = &session->clusters[index];
     const td_plan_site *site = &session->plan->sites[lane->group->site];
     const td_step_slot *slot = &session->slots[step % TD_STEP_SLOTS];
-    uint64_t begin = td_record_begin(), from = begin;
+    uint64_t begin = slot->record_from ? td_record_begin() : 0, from = begin; /* of older steps nobody knows the ids */
     int64_t copied = lane->copied_bytes;
     td_status *status = NULL;
     for (int32_t i = 0; i < bound->n_instructions && !status; i++) {
@@ -395,9 +395,10 @@ static bool take(td_lane *lane, td_ready *out, bool block)
     pthread_mutex_unlock(&group->mutex);
     if (found && from) {
         const td_step_slot *slot = &lane->session->slots[out->step % TD_STEP_SLOTS];
-        td_record_write(TD_RECORD_WAIT,
-                        slot->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
-                        slot->record_step, slot->record_micro, from, td_ticks(), 0);
+        if (slot->record_from)
+            td_record_write(TD_RECORD_WAIT,
+                            slot->record_base + (uint32_t)(lane->session->plan->graph->n_nodes + out->cluster),
+                            slot->record_step, slot->record_micro, from, td_ticks(), 0);
     }
     return found;
 }

@@ -103,6 +103,29 @@ static void test_what_lies_beside_a_trace_cannot_break_it(void **state)
     td_board_close(board);
 }
 
+static void test_curves_and_single_steps_are_answered(void **state)
+{
+    (void)state;
+    td_board *board = NULL;
+    made m = made_defaults();
+    OK(td_directory_create(in("curves/profile")));
+    made_file(in("curves/profile/trace-0001.tdt"), &m);
+    OK(td_board_open(folder, &board));
+    json_t *json = ask(board, 200, "/api/v1/curves", "curves");
+    assert_int_equal(json_array_size(json_object_get(json, "steps")), m.steps);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(json, "step"), "interval_ms")), m.steps);
+    json_decref(json);
+    json_decref(ask(board, 400, "/api/v1/step", "curves"));
+    static const char *const steps[] = {"7", "99"};
+    for (int i = 0; i < 2; i++) {
+        td_board_parameter parameters[] = {{"run", "curves"}, {"step", steps[i]}};
+        td_board_response response = td_board_answer(board, &(td_board_request){"/api/v1/step", parameters, 2});
+        assert_int_equal(response.status, i ? 404 : 200);
+        td_board_response_deinit(&response);
+    }
+    td_board_close(board);
+}
+
 static void test_a_run_of_one_process_says_how_to_record_a_job(void **state)
 {
     (void)state;
@@ -139,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_job_is_shown_with_its_ranks),
         cmocka_unit_test(test_what_lies_beside_a_trace_cannot_break_it),
+        cmocka_unit_test(test_curves_and_single_steps_are_answered),
         cmocka_unit_test(test_a_run_of_one_process_says_how_to_record_a_job),
     };
     return cmocka_run_group_tests(tests, enter, leave);

@@ -1,0 +1,279 @@
+/* Which kinds of work went on at the same time: see overlap.h. */
+#include "profiler/overlap.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/string.h"
+
+const char *td_activity_kind_name(td_activity_kind kind)
+{
+    static const char *const names[TD_ACTIVITIES] = {"compute",   "update",     "to_device",  "from_device",
+                                                     "pull",      "push",       "all_reduce", "data_fetch",
+                                                     "data_wait", "checkpoint", "callback"};
+    return names[kind];
+}
+
+static bool has_device(td_activity_kind kind)
+{
+    return kind <= TD_ACTIVITY_FROM_DEVICE;
+}
+
+static void name_activity(const td_trace_plan *plan, td_activity *activity)
+{
+    static const char *const texts[TD_ACTIVITIES] = {
+        "%s compute",     "%s update",        "to %s",      "from %s", "pull", "push", "all-reduce",
+        "making batches", "waiting for data", "checkpoint", "callback"};
+    char device[41] = "";
+    if (has_device(activity->kind))
+        td_text_cut(device, sizeof device, plan->devices[activity->device].name);
+    switch (activity->kind) {
+    case TD_ACTIVITY_COMPUTE:
+    case TD_ACTIVITY_UPDATE:
+        (void)snprintf(activity->name, sizeof activity->name, "%s %s", device, td_activity_kind_name(activity->kind));
+        break;
+    case TD_ACTIVITY_TO_DEVICE:
+    case TD_ACTIVITY_FROM_DEVICE:
+        (void)snprintf(activity->name, sizeof activity->name, "%s %s",
+                       activity->kind == TD_ACTIVITY_TO_DEVICE ? "to" : "from", device);
+        break;
+    default:
+        (void)snprintf(activity->name, sizeof activity->name, "%s", texts[activity->kind]);
+        break;
+    }
+}
+
+/* ---- records to activities --------------------------------------------------------------------------------------------------------- */
+
+typedef struct gathering {
+    const td_step_trace *trace;
+    const td_view *view;
+    td_activity *all; /* of devices [devices][4], then of the process */
+    int32_t n;
+    bool *communicates; /* of each node: it pulls, pushes or sums */
+    td_span within;
+} gathering;
+
+static td_activity *activity_of(const gathering *g, td_activity_kind kind, int32_t device)
+{
+    int32_t devices = g->view->plan->n_devices;
+    return has_device(kind) ? &g->all[device * (TD_ACTIVITY_FROM_DEVICE + 1) + (int32_t)kind]
+                            : &g->all[devices * (TD_ACTIVITY_FROM_DEVICE + 1) + (int32_t)kind - TD_ACTIVITY_PULL];
+}
+
+/* Records come in the order in which they began. */
+static td_status *add_span(const gathering *g, td_activity *to, const td_trace_event *e)
+{
+    int64_t begin = e->begin_ns > g->within.begin_ns ? e->begin_ns : g->within.begin_ns;
+    int64_t end = e->end_ns < g->within.end_ns ? e->end_ns : g->within.end_ns;
+    if (end <= begin)
+        return NULL;
+    if (to->n_spans && begin <= to->spans[to->n_spans - 1].end_ns) {
+        td_span *last = &to->spans[to->n_spans - 1];
+        last->end_ns = end > last->end_ns ? end : last->end_ns;
+        return NULL;
+    }
+    TD_TRY(td_grow(&to->spans, &to->capacity, to->n_spans, sizeof *to->spans));
+    to->spans[to->n_spans++] = (td_span){begin, end};
+    return NULL;
+}
+
+/* What a subgraph's lane and phase make of it. */
+static td_activity *activity_at(const gathering *g, int32_t subgraph, td_trace_phase phase)
+{
+    const td_trace_subgraph *s = &g->view->plan->subgraphs[subgraph];
+    td_activity_kind kind = s->lane == TD_TRACE_TO_DEVICE ? TD_ACTIVITY_TO_DEVICE
+                            : s->lane == TD_TRACE_TO_HOST ? TD_ACTIVITY_FROM_DEVICE
+                            : phase == TD_TRACE_UPDATE    ? TD_ACTIVITY_UPDATE
+                                                          : TD_ACTIVITY_COMPUTE;
+    return activity_of(g, kind, s->device);
+}
+
+static td_activity *activity_of_node(const gathering *g, const td_trace_event *e)
+{
+    int32_t node = td_view_node(g->view, e);
+    if (node < 0 || g->view->plan->nodes[node].subgraph < 0 || g->communicates[node])
+        return NULL;
+    return activity_at(g, g->view->plan->nodes[node].subgraph, g->view->plan->nodes[node].phase);
+}
+
+/* A subgraph stands for its ops where its device did not tell of them. */
+static td_activity *activity_of_subgraph(const gathering *g, const td_trace_event *e)
+{
+    int32_t subgraph = td_view_subgraph(g->view, e);
+    if (subgraph < 0 || g->trace->subgraphs[subgraph].told)
+        return NULL;
+    return activity_at(g, subgraph, g->trace->subgraphs[subgraph].phase);
+}
+
+static td_activity *activity_of_event(const gathering *g, const td_trace_event *e)
+{
+    switch (e->kind) {
+    case TD_RECORD_OP:
+    case TD_RECORD_COPY:
+        return activity_of_node(g, e);
+    case TD_RECORD_SUBGRAPH:
+        return activity_of_subgraph(g, e);
+    case TD_RECORD_PULL:
+        return activity_of(g, TD_ACTIVITY_PULL, -1);
+    case TD_RECORD_PUSH:
+        return activity_of(g, TD_ACTIVITY_PUSH, -1);
+    case TD_RECORD_ALL_REDUCE:
+        return activity_of(g, TD_ACTIVITY_SUM, -1);
+    case TD_RECORD_DATA_FETCH:
+        return activity_of(g, TD_ACTIVITY_DATA_FETCH, -1);
+    case TD_RECORD_DATA_WAIT:
+        return activity_of(g, TD_ACTIVITY_DATA_WAIT, -1);
+    case TD_RECORD_CHECKPOINT:
+        return activity_of(g, TD_ACTIVITY_CHECKPOINT, -1);
+    case TD_RECORD_CALLBACK:
+        return activity_of(g, TD_ACTIVITY_CALLBACK, -1);
+    default:
+        return NULL;
+    }
+}
+
+static bool is_communication(int kind)
+{
+    return kind == TD_RECORD_PULL || kind == TD_RECORD_PUSH || kind == TD_RECORD_ALL_REDUCE;
+}
+
+static td_status *gather(const gathering *g)
+{
+    const td_trace *trace = g->view->trace;
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        int32_t node = is_communication(trace->events[i].kind) ? td_view_node(g->view, &trace->events[i]) : -1;
+        if (node >= 0)
+            g->communicates[node] = true;
+    }
+    for (int64_t i = 0; i < trace->n_events; i++) {
+        td_activity *activity = activity_of_event(g, &trace->events[i]);
+        if (activity)
+            TD_TRY(add_span(g, activity, &trace->events[i]));
+    }
+    return NULL;
+}
+
+/* Those that went on, one behind the other; the others' memory is none. */
+static void keep_used(const gathering *g, td_overlaps *out)
+{
+    for (int32_t i = 0; i < g->n; i++) {
+        td_activity *from = &g->all[i];
+        int32_t on_devices = g->view->plan->n_devices * (TD_ACTIVITY_FROM_DEVICE + 1);
+        if (!from->n_spans)
+            continue;
+        from->device = i < on_devices ? i / (TD_ACTIVITY_FROM_DEVICE + 1) : -1;
+        from->kind =
+            (td_activity_kind)(i < on_devices ? i % (TD_ACTIVITY_FROM_DEVICE + 1) : TD_ACTIVITY_PULL + i - on_devices);
+        name_activity(g->view->plan, from);
+        for (int64_t k = 0; k < from->n_spans; k++)
+            from->busy_ns = td_ns_plus(from->busy_ns, td_ns_minus(from->spans[k].end_ns, from->spans[k].begin_ns));
+        out->activities[out->n++] = *from;
+    }
+}
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What a time of a pair adds to steps, which do not overlap and come in order; *at: the first that may have some of it. */
+static void add_to_steps(const td_overlaps *o, int64_t *by_step, td_span shared, int64_t *at)
+{
+    const td_step_trace *trace = o->trace;
+    for (int64_t i = *at; i < trace->n_steps; i++) {
+        const td_view_step *step = td_view_step_of(trace->view, trace->steps[i].step);
+        if (step->from_ns >= shared.end_ns)
+            return;
+        int64_t begin = step->from_ns > shared.begin_ns ? step->from_ns : shared.begin_ns;
+        int64_t end = step->end_ns < shared.end_ns ? step->end_ns : shared.end_ns;
+        by_step[i] += end > begin ? end - begin : 0;
+        if (step->end_ns > shared.end_ns)
+            return;
+        *at = i + 1;
+    }
+}
+
+static void compare(td_overlaps *o, int32_t a, int32_t b)
+{
+    const td_activity *x = &o->activities[a], *y = &o->activities[b];
+    int64_t sum = 0, at = 0;
+    int64_t *by_step = o->by_step_ns ? &o->by_step_ns[(a * (int64_t)o->n + b) * o->trace->n_steps] : NULL;
+    for (int64_t i = 0, k = 0; i < x->n_spans && k < y->n_spans;) {
+        td_span p = x->spans[i], q = y->spans[k];
+        td_span both = {p.begin_ns > q.begin_ns ? p.begin_ns : q.begin_ns, p.end_ns < q.end_ns ? p.end_ns : q.end_ns};
+        if (both.end_ns > both.begin_ns) {
+            sum = td_ns_plus(sum, both.end_ns - both.begin_ns);
+            if (by_step)
+                add_to_steps(o, by_step, both, &at);
+        }
+        *(p.end_ns <= q.end_ns ? &i : &k) += 1;
+    }
+    o->shared_ns[a * o->n + b] = o->shared_ns[b * o->n + a] = sum;
+}
+
+static td_status *fill_pairs(td_overlaps *o)
+{
+    enum { MOST_NUMBERS = 1 << 23 };
+    TD_TRY(TD_NEW(o->shared_ns, (int64_t)o->n * o->n + 1));
+    if (o->n && o->trace->n_steps <= MOST_NUMBERS / ((int64_t)o->n * o->n))
+        TD_TRY(TD_NEW(o->by_step_ns, (int64_t)o->n * o->n * o->trace->n_steps + 1));
+    for (int32_t a = 0; a < o->n; a++)
+        for (int32_t b = a; b < o->n; b++)
+            compare(o, a, b);
+    return NULL;
+}
+
+int64_t td_overlap_ns(const td_overlaps *overlaps, int32_t a, int32_t b)
+{
+    return overlaps->shared_ns[a * overlaps->n + b];
+}
+
+int64_t td_overlap_in_step_ns(const td_overlaps *overlaps, int32_t a, int32_t b, int64_t i)
+{
+    int64_t pair = a < b ? a * (int64_t)overlaps->n + b : b * (int64_t)overlaps->n + a;
+    return overlaps->by_step_ns ? overlaps->by_step_ns[pair * overlaps->trace->n_steps + i] : 0;
+}
+
+/* ---- all -------------------------------------------------------------------------------------------------------------------------- */
+
+td_status *td_overlaps_create(const td_step_trace *trace, td_overlaps **out_overlaps)
+{
+    td_overlaps *o = NULL;
+    gathering g = {.trace = trace,
+                   .view = trace->view,
+                   .n = trace->view->plan->n_devices * (TD_ACTIVITY_FROM_DEVICE + 1) + TD_ACTIVITIES - TD_ACTIVITY_PULL,
+                   .within = {td_view_begin_ns(trace->view), td_view_end_ns(trace->view)}};
+    *out_overlaps = NULL;
+    TD_TRY(TD_NEW(o, 1));
+    o->trace = trace;
+    td_status *status = TD_NEW(g.all, g.n);
+    if (!status)
+        status = TD_NEW(g.communicates, trace->view->plan->n_nodes + 1);
+    if (!status)
+        status = TD_NEW(o->activities, g.n);
+    if (!status)
+        status = gather(&g);
+    if (!status)
+        keep_used(&g, o);
+    for (int32_t i = 0; status && g.all && i < g.n; i++)
+        td_free(g.all[i].spans);
+    td_free(g.all);
+    td_free(g.communicates);
+    if (!status)
+        status = fill_pairs(o);
+    if (status)
+        td_overlaps_destroy(o);
+    else
+        *out_overlaps = o;
+    return status;
+}
+
+void td_overlaps_destroy(td_overlaps *overlaps)
+{
+    if (!overlaps)
+        return;
+    for (int32_t i = 0; overlaps->activities && i < overlaps->n; i++)
+        td_free(overlaps->activities[i].spans);
+    td_free(overlaps->activities);
+    td_free(overlaps->shared_ns);
+    td_free(overlaps->by_step_ns);
+    td_free(overlaps);
+}
