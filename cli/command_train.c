@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/string.h"
@@ -32,7 +33,7 @@ static td_status *train(td_train_job *j)
         status = td_train_interrupted(j);
     if (!j->training.is_further)
         td_training_release_signals();
-    td_profiling_finish(j->profiler, &j->setup, !status || td_status_code(status) == TD_CANCELLED);
+    td_profiling_finish(j->profiler, &j->setup, status);
     if (status)
         return td_train_explain(j, status);
     return j->distributed.leads ? td_train_report(j) : NULL;
@@ -42,7 +43,7 @@ static td_status *train(td_train_job *j)
 static void clear(td_train_job *j)
 {
     const td_saved_marks marks = j->training.marks;
-    td_profiling_finish(j->profiler, &j->setup, false);
+    td_profiling_abandon(j->profiler);
     td_training_deinit(&j->training);
     td_profiler_destroy(j->profiler);
     td_setup_close(&j->setup);
@@ -78,8 +79,13 @@ static void *further_main(void *argument)
 
 static td_status *start_further(const td_train_job *j, int32_t index, further *f)
 {
-    f->job = (td_train_job){
-        .arguments = j->arguments, .config = j->config, .lock = -1, .resumed = j->resumed, .again = j->again};
+    f->job = (td_train_job){.arguments = j->arguments,
+                            .config = j->config,
+                            .lock = -1,
+                            .resumed = j->resumed,
+                            .again = j->again,
+                            .loss = j->loss,
+                            .lost_ns = j->lost_ns};
     f->job.setup.options = td_train_defaults();
     f->job.distributed.job = td_job_of_worker(j->distributed.job, index);
     f->job.training.marks = j->training.marks;
@@ -167,11 +173,14 @@ static td_status *run(const td_arguments *arguments)
         j.talk = j.distributed.leads ? talk : NULL;
         status = serves_only ? serve(&j) : work(&j);
         begin_again(&j);
-        more = td_distributed_go_on(&j.distributed, td_config_root(config), &status);
+        td_free(j.loss);
+        j.lost_ns = td_clock_ns();
+        more = td_distributed_go_on(&j.distributed, td_config_root(config), &status, &j.loss);
     }
     clear(&j);
     td_distributed_close(&j.distributed, status);
     td_free(j.run);
+    td_free(j.loss);
     td_free(j.checkpoints);
     if (j.lock >= 0)
         close(j.lock);

@@ -177,9 +177,10 @@ void td_distributed_close(td_distributed *d, const td_status *error)
 
 /* ---- going on ---------------------------------------------------------------------------------------------------------------- */
 
-bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status)
+bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status, char **out_loss)
 {
     bool done = false;
+    *out_loss = NULL;
     if (!d->job || !*status || !td_job_may_go_on(d->job))
         return false;
     td_status *loss = td_job_failure(d->job);
@@ -191,6 +192,7 @@ bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status
         td_log_set_level(level);
         td_log(TD_LOG_WARNING, "%s", td_status_message(loss));
     }
+    *out_loss = td_strdup(td_status_message(loss));
     td_status_destroy(loss);
     return !*status && !done;
 }

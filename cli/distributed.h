@@ -25,8 +25,8 @@ td_status *td_distributed_open(td_config *config, td_distributed *out);
 /* Leaves the job; with an error ends it for all. Who does not lead keeps an error to itself that the first worker will tell. */
 void td_distributed_close(td_distributed *d, const td_status *error);
 /* After work that ended with *status: whether it was a rank that is lost, and the ranks that are left begin again. Then *status is
- * none, and this rank may have another role. */
-bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status);
+ * none, this rank may have another role, and *out_loss says who was lost: td_free it. */
+bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status, char **out_loss);
 /* Where a loss does not end the job, no worker leaves before all have done all: work may come back to it. */
 td_status *td_distributed_end(const td_distributed *d) TD_MUST_USE;
 /* After td_distributed_close: MPI could not be finalized, and the process must leave by _exit. */

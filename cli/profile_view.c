@@ -25,6 +25,17 @@ static void print_head(const td_step_trace *trace, FILE *out)
             td_format_seconds(step.text, 1e-9 * (double)a->interval_ns),
             td_format_count(rate.text, a->interval_ns ? 1e9 * (double)a->samples / (double)a->interval_ns : 0),
             td_cell_share(&data, (double)a->path_ns[TD_CAUSE_DATA], (double)a->interval_ns));
+    const json_t *recovery = json_object_get(all->info, "recovery");
+    const char *loss = json_string_value(json_object_get(recovery, "loss"));
+    const char *ended = json_string_value(json_object_get(all->info, "ended_by"));
+    if (recovery)
+        fprintf(out,
+                "  the job went on here after step %" JSON_INTEGER_FORMAT
+                "%s%s; the recording before has what was until then\n",
+                json_integer_value(json_object_get(recovery, "after_step")), loss && *loss ? ": " : "",
+                loss ? loss : "");
+    if (ended)
+        fprintf(out, "  it ended there: %s\n", ended);
     if (all->dropped)
         fprintf(out, "  %" PRIu64 " records were dropped: raise profile.ring_records, or record fewer steps\n",
                 all->dropped);

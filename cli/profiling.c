@@ -172,7 +172,7 @@ static td_status *note(td_profiler *profiler, json_t *json)
     return status;
 }
 
-/* Everybody's clock beside the first worker's, into the first worker's trace. */
+/* Everybody's clock beside the first worker's, into the first worker's trace (on a further worker of a rank there is none). */
 static td_status *note_clocks(td_job *job, td_profiler *profiler, const char *key)
 {
     td_job_clock *clocks = NULL;
@@ -182,10 +182,12 @@ static td_status *note_clocks(td_job *job, td_profiler *profiler, const char *ke
     TD_TRY(TD_NEW(clocks, n));
     td_status *status = td_job_read_clocks(job, clocks);
     json_t *list = json_array();
-    for (int32_t r = 1; r < n && !status; r++)
-        json_array_append_new(
-            list, json_pack("{s:i, s:I, s:I, s:I}", "rank", r, "mine_ns", (json_int_t)clocks[r].mine_ns, "theirs_ns",
-                            (json_int_t)clocks[r].theirs_ns, "error_ns", (json_int_t)clocks[r].error_ns));
+    for (int32_t r = 0; r < n && !status; r++)
+        if (r != td_job_rank(job) && !td_job_is_lost(job, r))
+            json_array_append_new(list,
+                                  json_pack("{s:i, s:I, s:I, s:I}", "rank", r, "mine_ns", (json_int_t)clocks[r].mine_ns,
+                                            "theirs_ns", (json_int_t)clocks[r].theirs_ns, "error_ns",
+                                            (json_int_t)clocks[r].error_ns));
     json_t *json = json_pack("{s:o}", key, list);
     td_free(clocks);
     if (!status)
@@ -194,38 +196,82 @@ static td_status *note_clocks(td_job *job, td_profiler *profiler, const char *ke
     return status;
 }
 
-td_status *td_profiling_open(const td_setup *setup, const char *run, bool wanted, td_profiler **out_profiler)
+/* Why there is another recording, and which ranks it cannot have. */
+static td_status *note_recovery(const td_job *job, td_profiler *profiler, const td_profiling_recovery *recovery)
+{
+    json_t *lost = json_array();
+    for (int32_t r = 0; r < td_job_ranks(job); r++)
+        if (td_job_is_lost(job, r))
+            json_array_append_new(lost, json_integer(r));
+    td_profiler_mark_recovery(profiler, recovery->lost_ns);
+    return note(profiler, json_pack("{s:{s:s, s:I, s:o}}", "recovery", "loss", recovery->loss ? recovery->loss : "",
+                                    "after_step", (json_int_t)recovery->after_step, "lost", lost));
+}
+
+/* A rank's further worker records with its first: it takes part in what workers agree about, and no more. */
+static td_status *follow(td_job *job)
+{
+    td_job_recording place = {{0}, 0};
+    TD_TRY(td_job_share_recording(job, &place));
+    return td_job_read_clocks(job, NULL);
+}
+
+td_status *td_profiling_open(const td_setup *setup, const char *run, bool wanted, const td_profiling_recovery *recovery,
+                             td_profiler **out_profiler)
 {
     td_profiler_options options = td_profiler_defaults();
     *out_profiler = NULL;
     td_job_recording place = {{0}, 0};
+    td_job *job = setup->distributed ? setup->distributed->job : NULL;
+    if (recovery && recovery->is_further)
+        return follow(job);
     options.start = wanted || section_given(setup->root);
     TD_TRY(read_section(setup, &options));
     TD_TRY(read_environment(&options));
     if (run && snprintf(place.folder, sizeof place.folder, "%s/profile", run) >= (int)sizeof place.folder)
         return TD_ERROR(TD_INVALID_ARGUMENT, "%s: a path of more than %zu bytes", run, sizeof place.folder - 9);
-    td_job *job = setup->distributed ? setup->distributed->job : NULL;
     if (job)
         TD_TRY(join(job, &place, &options));
     options.directory = place.folder;
     TD_TRY(td_profiler_create(&options, out_profiler));
     catch_signal(*out_profiler);
+    if (recovery)
+        TD_TRY(note_recovery(job, *out_profiler, recovery));
     return job ? note_clocks(job, *out_profiler, "clocks_begin") : NULL;
 }
 
 /* ---- afterwards ------------------------------------------------------------------------------------------------------------------- */
 
-void td_profiling_finish(td_profiler *profiler, const td_setup *setup, bool together)
+/* False: there is none, or it has ended. */
+static bool end(td_profiler *profiler)
 {
-    td_job *job = setup->distributed ? setup->distributed->job : NULL;
     if (!profiler || atomic_exchange(&asked, NULL) != profiler)
-        return; /* none, or done already */
+        return false;
     (void)sigaction(SIGUSR1, &before, NULL);
     td_profiler_stop(profiler);
+    return true;
+}
+
+void td_profiling_abandon(td_profiler *profiler)
+{
+    (void)end(profiler);
+}
+
+void td_profiling_finish(td_profiler *profiler, const td_setup *setup, const td_status *error)
+{
+    td_job *job = setup->distributed ? setup->distributed->job : NULL;
+    const bool together = !error || td_status_code(error) == TD_CANCELLED;
+    if (!end(profiler)) {
+        if (job && together && !profiler) /* a rank's further worker: it takes part */
+            td_status_destroy(td_job_read_clocks(job, NULL));
+        return;
+    }
     td_status *status = job && together ? note_clocks(job, profiler, "clocks_end") : NULL;
     if (!status && td_profiler_trace(profiler) && !td_profiler_error(profiler))
         status = note(profiler, json_pack("{s:s, s:s, s:I}", "version", TANDEM_VERSION, "model", setup->name, "batch",
                                           (json_int_t)setup->batch));
+    if (!status && !together && td_profiler_trace(profiler) && !td_profiler_error(profiler))
+        status = note(profiler, json_pack("{s:s}", "ended_by", td_status_message(error)));
     if (status)
         td_log(TD_LOG_WARNING, "%s", td_status_message(status));
     td_status_destroy(status);

@@ -225,8 +225,10 @@ td_status *td_train_prepare(td_train_job *j)
     TD_TRY(td_session_create(j->training.plan, j->training.store, &j->training.session));
     TD_TRY(j->again ? roll_back(j) : find_beginning(j));
     TD_TRY(td_distributed_meet(&j->distributed)); /* tables are loaded */
-    if (!j->again)
-        TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"), &j->profiler));
+    const td_profiling_recovery recovery = {j->loss, j->lost_ns, td_store_steps(j->training.store),
+                                            j->training.is_further};
+    TD_TRY(td_profiling_open(&j->setup, j->run, td_argument_flag(j->arguments, "--profile"),
+                             j->again ? &recovery : NULL, &j->profiler));
     if (!td_train_ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
         td_warn_of_idle_summaries(&j->setup);

@@ -26,6 +26,8 @@ typedef struct td_train_job {
     int lock; /* of the run's folder; -1: none */
     bool resumed;
     bool again; /* after a rank was lost */
+    char *loss; /* then: which, as the job says it; of the last time */
+    int64_t lost_ns;
 } td_train_job;
 
 /* ---- train_begin.c: before the first step ---- */

@@ -142,6 +142,20 @@ static td_status *add_rank(td_job_traces *job, int64_t *capacity, int32_t rank, 
     return NULL;
 }
 
+/* Whether a recording is of a job that went on without that rank. */
+static bool was_lost(const td_job_traces *job, int32_t rank)
+{
+    for (int32_t i = 0; i < job->n; i++) {
+        const json_t *lost = job->ranks[i].trace
+                                 ? json_object_get(json_object_get(job->ranks[i].trace->info, "recovery"), "lost")
+                                 : NULL;
+        for (size_t k = 0; k < json_array_size(lost); k++)
+            if (json_integer_value(json_array_get(lost, k)) == rank)
+                return true;
+    }
+    return false;
+}
+
 /* Ranks that the job had, by what their traces say, and whose trace is not there: a rank that was lost before it recorded. */
 static td_status *list_missing(td_job_traces *job, int64_t *capacity)
 {
@@ -157,7 +171,8 @@ static td_status *list_missing(td_job_traces *job, int64_t *capacity)
         if (td_rank_trace_of(job, rank))
             continue;
         TD_TRY(add_rank(job, capacity, rank, &added));
-        (void)snprintf(added->problem, sizeof added->problem, "it recorded nothing");
+        (void)snprintf(added->problem, sizeof added->problem, "%s",
+                       was_lost(job, rank) ? "it was lost before this recording began" : "it recorded nothing");
     }
     qsort(job->ranks, (size_t)job->n, sizeof *job->ranks, by_rank);
     return NULL;
@@ -165,15 +180,19 @@ static td_status *list_missing(td_job_traces *job, int64_t *capacity)
 
 static td_status *finish(td_job_traces *job, int64_t *capacity)
 {
-    const td_trace *first = NULL;
     TD_TRY(list_missing(job, capacity));
+    for (int32_t i = 0; i < job->n; i++) {
+        const td_trace *trace = job->ranks[i].trace;
+        const bool reads = trace && json_array_size(json_object_get(trace->info, "clocks_begin"));
+        if (trace && (!job->base || (reads && !json_array_size(json_object_get(job->base->info, "clocks_begin")))))
+            job->base = trace;
+    }
     for (int32_t i = 0; i < job->n; i++) {
         td_rank_trace *r = &job->ranks[i];
         if (!r->trace)
             continue;
-        first = first ? first : r->trace;
         describe(r);
-        align(first, r);
+        align(job->base, r);
     }
     return NULL;
 }

@@ -34,8 +34,10 @@ typedef struct td_rank_trace {
 } td_rank_trace;
 
 typedef struct td_job_traces {
-    td_rank_trace *ranks; /* by rank; the first one's clock is everybody's */
+    td_rank_trace *ranks; /* by rank */
     int32_t n;
+    const td_trace
+        *base; /* whose clock is everybody's: the one that read the others', else the first; NULL: there is no trace */
     int32_t opened; /* the rank whose trace was asked for */
 } td_job_traces;
 

@@ -86,12 +86,11 @@ static td_status *add_rank(td_trace *out, const td_rank_trace *r, uint32_t *base
 
 static td_status *fill(td_trace *out, const td_job_traces *job)
 {
-    const td_trace *first = NULL;
+    const td_trace *first = job->base;
     int64_t events = 0;
     uint32_t base = 0;
     for (int32_t i = 0; i < job->n; i++) {
         const td_trace *trace = job->ranks[i].trace;
-        first = first ? first : trace;
         events += trace ? trace->n_events : 0;
     }
     if (!first)

@@ -233,9 +233,10 @@ static void take_step(td_view *view, const td_trace_event *e)
     step->whole = true;
 }
 
-static void take_micro_step(td_view *view, const td_trace_event *e)
+/* `runs`: of each thread whether it runs the view's steps; another one's are of another session, another worker say. */
+static void take_micro_step(td_view *view, const td_trace_event *e, const bool *runs)
 {
-    int64_t index = index_of(view, e);
+    int64_t index = runs[e->thread] ? index_of(view, e) : -1;
     td_view_micro *micro = index < 0 ? NULL : &view->micros[index];
     if (micro && e->kind == TD_RECORD_DATA_WAIT) {
         micro->data_begin_ns = e->begin_ns;
@@ -290,15 +291,23 @@ static void end_step(const td_view *view, td_view_step *step)
 static td_status *take_events(td_view *view)
 {
     const td_trace *trace = view->trace;
-    for (int64_t i = 0; i < trace->n_events; i++) {
+    bool *runs = NULL;
+    td_status *status = TD_NEW(runs, trace->n_threads + 1);
+    for (int64_t i = 0; !status && i < trace->n_events; i++)
+        if (trace->events[i].kind == TD_RECORD_STEP && trace->events[i].id == view->plan->first_id)
+            runs[trace->events[i].thread] = true;
+    for (int64_t i = 0; !status && i < trace->n_events; i++) {
         const td_trace_event *e = &trace->events[i];
         if (e->kind == TD_RECORD_SUBGRAPH)
-            TD_TRY(take_run(view, e));
+            status = take_run(view, e);
         else if (e->kind == TD_RECORD_STEP)
             take_step(view, e);
         else if (e->kind == TD_RECORD_MICRO_STEP || e->kind == TD_RECORD_DATA_WAIT || e->kind == TD_RECORD_ADMIT)
-            take_micro_step(view, e);
+            take_micro_step(view, e, runs);
     }
+    td_free(runs);
+    if (status)
+        return status;
     for (int64_t i = 0; i < view->n_steps * view->n_micro; i++)
         end_micro_step(view, i);
     for (int64_t i = 0; i < view->n_steps; i++)

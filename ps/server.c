@@ -138,24 +138,23 @@ static td_status *make_shard(td_server *server, const td_request *request)
 
 /* ---- recording --------------------------------------------------------------------------------------------------------------- */
 
-/* A recording that fails is none, and the job goes on. */
+/* What is asked: the folder and, after its end, what this rank is called. A recording that fails is none, and the job goes on. */
 static void begin_recording(td_server *server, const td_request *request)
 {
-    char folder[sizeof((td_job_recording *)0)->folder] = "", role[32];
+    char text[sizeof((td_job_recording *)0)->folder + TD_COMM_NAME] = "";
     td_profiler_options options = td_profiler_defaults();
-    if (server->profiler || request->bytes >= (int64_t)sizeof folder)
+    if (server->profiler || request->bytes >= (int64_t)sizeof text - 1)
         return;
-    memcpy(folder, request->data, (size_t)request->bytes);
-    (void)snprintf(role, sizeof role, "server %d", server->index);
-    options.directory = folder;
+    memcpy(text, request->data, (size_t)request->bytes);
+    options.directory = text;
     options.number = (int32_t)request->words[0];
     options.rank = td_comm_rank(server->comm);
     options.ranks = td_comm_size(server->comm);
-    options.role = role;
+    options.role = text + strlen(text) + 1;
     options.start = false; /* it follows the workers */
     td_status *status = td_profiler_create(&options, &server->profiler);
     if (status)
-        td_log(TD_LOG_WARNING, "server %d does not record: %s", server->index, td_status_message(status));
+        td_log(TD_LOG_WARNING, "%s does not record: %s", options.role, td_status_message(status));
     td_status_destroy(status);
 }
 

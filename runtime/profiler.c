@@ -255,6 +255,10 @@ static void begin_window(td_profiler *profiler, int64_t first, int64_t last)
     profiler->window_begin = td_ticks();
     profiler->drained_ns = td_clock_ns();
     td_record_switch(true);
+    if (profiler->lost_ns)
+        td_record_end(TD_RECORD_RECOVERY, 0, (uint32_t)first, td_record_begin(),
+                      (uint64_t)(profiler->drained_ns - profiler->lost_ns) / 1000000);
+    profiler->lost_ns = 0;
 }
 
 static td_status *write_window(td_profiler *profiler, int64_t last)
@@ -508,6 +512,13 @@ td_status *td_profiler_note(td_profiler *profiler, const char *json)
         status = td_trace_writer_flush(profiler->writer);
     pthread_mutex_unlock(&profiler->mutex);
     return status;
+}
+
+void td_profiler_mark_recovery(td_profiler *profiler, int64_t lost_ns)
+{
+    pthread_mutex_lock(&profiler->mutex);
+    profiler->lost_ns = lost_ns;
+    pthread_mutex_unlock(&profiler->mutex);
 }
 
 void td_profiler_destroy(td_profiler *profiler)

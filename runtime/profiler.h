@@ -33,6 +33,7 @@ struct td_profiler {
     uint64_t window_begin;
     int64_t drained_ns;
     uint64_t records, dropped, homeless;
+    int64_t lost_ns; /* when a job that goes on lost ranks; 0: it did not, or a window has said so */
     double event_ns, off_ns;
 };
 

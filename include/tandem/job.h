@@ -136,7 +136,8 @@ td_status *td_job_share_recording(td_job *job, td_job_recording *recording) TD_M
 typedef struct td_job_clock {
     int64_t mine_ns, theirs_ns, error_ns;
 } td_job_clock;
-/* Every worker calls it, while servers serve. On the first worker it fills out_clocks, one for each rank; elsewhere that is NULL. */
+/* Every worker calls it, while servers serve. On the first worker it fills out_clocks, one for each rank (zeros for one that is lost);
+ * elsewhere that is NULL. */
 td_status *td_job_read_clocks(td_job *job, td_job_clock *out_clocks) TD_MUST_USE;
 
 /* The steps of the training before this job's first: messages about this rank tell where it is. */

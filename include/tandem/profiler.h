@@ -67,6 +67,10 @@ void td_profiler_counts(const td_profiler *profiler, uint64_t *out_records, uint
 /* Adds facts to the trace: a JSON object whose keys join those of "info". Before anything was recorded it is kept until then. */
 td_status *td_profiler_note(td_profiler *profiler, const char *json) TD_MUST_USE;
 
+/* The job goes on without ranks that it lost, as was known here at that moment of the monotonic clock: its next window begins with a
+ * mark. */
+void td_profiler_mark_recovery(td_profiler *profiler, int64_t lost_ns);
+
 enum { TD_PROFILER_LAST_WINDOW = -1 };
 /* What a trace shows, as JSON (docs/profiler.md explains every name): step trace, operators, memory, data, advice. `trace`: a
  * file. `window`: which of its recorded windows, from 0. The text is the caller's: td_text_free. */
