@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/bench_path.h"
+#include "cli/distributed.h"
 #include "cli/json.h"
 #include "cli/setup.h"
 #include "cli/statistics.h"
@@ -30,6 +31,7 @@ typedef struct side {
     td_store *store;
     td_session *session;
     td_loader *loader;
+    td_dealt_source dealt; /* of whole windows, where they must be known before they begin */
     td_step_statistics statistics;
     int64_t steps; /* of all blocks, the warm-up too */
     float loss;
@@ -68,7 +70,7 @@ static bool on_step(void *context, const td_step_report *report)
 
 static td_status *run_block(side *s, int64_t steps)
 {
-    td_source source = td_loader_source(s->loader);
+    td_source source = s->dealt.plan ? td_dealt_source_of(&s->dealt) : td_loader_source(s->loader);
     TD_TRY(td_session_run(s->session, &source, steps, on_step, s));
     return s->error;
 }
@@ -84,13 +86,20 @@ static td_status *open_side(comparison *c, side *s)
     TD_TRY(td_plan_train(c->setup->graph, c->setup->model.loss, s->options, &s->plan));
     TD_TRY(td_store_create(s->plan, &s->store));
     TD_TRY(td_session_create(s->plan, s->store, &s->session));
-    return td_loader_create(c->setup->dataset, &options, &s->loader);
+    const int64_t window = td_distributed_window(NULL, s->options);
+    if (window == 1)
+        return td_loader_create(c->setup->dataset, &options, &s->loader);
+    options.depth = (int32_t)(3 * window) + options.depth;
+    TD_TRY(td_loader_create(c->setup->dataset, &options, &s->loader));
+    s->dealt = (td_dealt_source){.inner = td_loader_source(s->loader), .plan = s->plan};
+    return NULL;
 }
 
 static void close_side(side *s)
 {
     td_session_destroy(s->session);
     td_store_release(s->store);
+    td_dealt_source_deinit(&s->dealt);
     td_plan_release(s->plan);
     td_loader_destroy(s->loader);
     td_statistics_deinit(&s->statistics);

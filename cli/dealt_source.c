@@ -1,6 +1,6 @@
 /* A worker's share of the data: see cli/distributed.h. Every worker goes through all batches, so each knows what the others have
  * of a window: how many samples, and how many before its own. The batches of a window lie replica after replica, so each is the
- * next N of the data's order. */
+ * next N of the data's order. A process that is alone is told of each batch what window it is of, and no more. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -54,6 +54,17 @@ static td_status *make_empty(td_dealt_source *s, const td_batch *like, td_batch 
     return NULL;
 }
 
+/* In a process that is alone the replicas of a window are one stretch of the data's order like any other. */
+static int32_t replicas_of(const td_dealt_source *s)
+{
+    return s->job ? td_job_replicas(s->job) : 1;
+}
+
+static bool is_mine(const td_dealt_source *s, int32_t replica)
+{
+    return !s->job || td_job_replica_worker(s->job, replica) == td_job_worker(s->job);
+}
+
 static td_status *look_ahead(td_dealt_source *s)
 {
     if (s->has_ahead || s->at_end)
@@ -85,7 +96,7 @@ static td_status *deal(td_dealt_source *s, int32_t replica, int32_t micro, td_ba
     all->epoch = batch.epoch;
     all->index = batch.index;
     TD_TRY(remember(s, &batch));
-    if (td_job_replica_worker(s->job, replica) == td_job_worker(s->job))
+    if (is_mine(s, replica))
         return keep(s, &batch, replica, micro);
     drop(s, &batch);
     return NULL;
@@ -94,10 +105,10 @@ static td_status *deal(td_dealt_source *s, int32_t replica, int32_t micro, td_ba
 /* *all: the window's epoch, the index of its last batch, how many samples and batches it has. */
 static td_status *deal_window(td_dealt_source *s, td_batch *all)
 {
-    const int64_t accumulate = td_plan_window(s->plan, s->step) / td_job_replicas(s->job);
+    const int64_t accumulate = td_plan_window(s->plan, s->step) / replicas_of(s);
     bool ends = false;
     *all = (td_batch){.n_fields = s->ahead.n_fields};
-    for (int32_t r = 0; r < td_job_replicas(s->job) && !ends; r++)
+    for (int32_t r = 0; r < replicas_of(s) && !ends; r++)
         for (int32_t micro = 0; micro < accumulate && !ends; micro++) {
             TD_TRY(look_ahead(s));
             ends = !s->has_ahead || (all->window_batches && s->ahead.epoch != all->epoch);
@@ -111,15 +122,29 @@ static td_status *deal_window(td_dealt_source *s, td_batch *all)
 static td_status *add_absent(td_dealt_source *s, const td_batch *all)
 {
     const int32_t last = s->n_mine ? s->mine[s->n_mine - 1].replica : -1;
-    for (int32_t r = last + 1; r < td_job_replicas(s->job); r++) {
+    for (int32_t r = last + 1; r < replicas_of(s); r++) {
         td_batch none;
-        if (td_job_replica_worker(s->job, r) != td_job_worker(s->job))
+        if (!is_mine(s, r))
             continue;
         TD_TRY(make_empty(s, all, &none));
         TD_TRY(keep(s, &none, r, 0));
         s->mine[s->n_mine - 1].window_before = all->window_samples;
     }
     return NULL;
+}
+
+/* What a batch says of all workers' batches of its window; nothing where there are no others. */
+static void tell_of_others(const td_dealt_source *s, const td_batch *all, int32_t i)
+{
+    td_batch *batch = &s->mine[i];
+    if (!s->job) {
+        batch->window_before = 0;
+        return;
+    }
+    batch->index = all->index;
+    batch->window_samples = all->window_samples;
+    batch->window_batches = all->window_batches;
+    batch->ends_replica = i + 1 == s->n_mine || batch[1].replica != batch->replica;
 }
 
 static td_status *take_window(td_dealt_source *s)
@@ -131,10 +156,7 @@ static td_status *take_window(td_dealt_source *s)
     TD_TRY(add_absent(s, &all));
     for (int32_t i = 0; i < s->n_mine; i++) {
         td_batch *batch = &s->mine[i];
-        batch->index = all.index;
-        batch->window_samples = all.window_samples;
-        batch->window_batches = all.window_batches;
-        batch->ends_replica = i + 1 == s->n_mine || batch[1].replica != batch->replica;
+        tell_of_others(s, &all, i);
         batch->window = s->mine;
         batch->window_at = i;
         batch->n_window = s->n_mine;

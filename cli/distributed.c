@@ -261,9 +261,11 @@ int64_t td_distributed_window(const td_distributed *d, const td_train_options *o
         if (options->accumulate_changes.items[i].accumulate > most)
             most = options->accumulate_changes.items[i].accumulate;
     int64_t window = INT64_MAX;
-    if (!d || !d->job)
+    const bool in_job = d && d->job;
+    if (!in_job && !options->hashes.n)
         return 1;
-    return td_multiply_checked(most, td_job_replicas(d->job), &window) ? window : INT64_MAX;
+    return td_multiply_checked(most, in_job ? td_job_replicas(d->job) : options->replicas, &window) ? window
+                                                                                                    : INT64_MAX;
 }
 
 td_status *td_distributed_meet(const td_distributed *d)

@@ -41,19 +41,20 @@ void td_distributed_print(const td_distributed *d, FILE *stream);
 /* Nobody goes on before all workers are here. */
 td_status *td_distributed_meet(const td_distributed *d) TD_MUST_USE;
 
-/* Batches of a window, of all workers, at most; 1 in a process that is alone. */
+/* Batches of a window, of all workers, at most, where who trains must know a whole window before it begins: in a job, and with
+ * hash tables; else 1. */
 int64_t td_distributed_window(const td_distributed *d, const td_train_options *options);
 
 /* ---- a worker's share of the data ---- */
 
-/* Of each window's batches, those of the replicas that this worker runs, each saying where in the window it is. Windows end with
- * the epoch; a replica for which one has no batch gets an empty one. */
+/* Of each window's batches, those of the replicas that this worker runs, each saying where in the window it is; all of them where there
+ * is no job. Windows end with the epoch; a replica for which one has no batch gets an empty one. */
 typedef struct td_dealt_source {
     td_source inner; /* may have so many batches out as two windows have of this worker, and four */
     const td_plan *plan;
-    const td_job *job;
-    int64_t step;   /* of the window dealt last */
-    td_batch ahead; /* pulled, of the next window */
+    const td_job *job; /* NULL: none */
+    int64_t step;      /* of the window dealt last */
+    td_batch ahead;    /* pulled, of the next window */
     bool has_ahead, at_end;
     td_batch *mine; /* of the window dealt last */
     int64_t capacity;

@@ -249,8 +249,8 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     const int64_t window = td_distributed_window(setup->distributed, &setup->options);
     if (window > MOST_WINDOW)
         return TD_SECTION_ERROR(setup->root, "train.accumulate",
-                                "a window of %lld batches, over all workers, is more than the %d that a job may have; "
-                                "make data.batch larger instead",
+                                "a window of %lld batches, over all workers, is more than the %d that a job, or hash "
+                                "tables, may have; make data.batch larger instead",
                                 (long long)window, MOST_WINDOW);
     const int64_t depth = WINDOWS_OUT * window + LEAST_AHEAD;
     options.depth = depth > options.depth ? (int32_t)depth : options.depth;

@@ -157,7 +157,7 @@ static bool on_step(void *context, const td_step_report *report)
 static td_status *run_stretch(td_training *training, td_loader *loader, int64_t steps)
 {
     td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
-    td_source source = job ? td_dealt_source_of(&training->dealt) : td_loader_source(loader);
+    td_source source = training->dealt.plan ? td_dealt_source_of(&training->dealt) : td_loader_source(loader);
     atomic_store(&running, training->session);
     td_status *status = caught && !job ? NULL : td_session_run(training->session, &source, steps, on_step, training);
     atomic_store(&running, NULL);
@@ -269,7 +269,7 @@ td_status *td_training_run(td_training *training)
     training->loss = (float)td_store_last_loss(training->store);
     td_progress_start(&training->progress, first, started);
     td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
-    if (job && anything)
+    if (anything && (job || td_distributed_window(NULL, &training->setup->options) > 1))
         training->dealt =
             (td_dealt_source){.inner = td_loader_source(loader), .plan = training->plan, .job = job, .step = first};
     if (job)

@@ -255,9 +255,6 @@ static td_status *check_options(const td_train_options *options, bool alone)
             "mpirun -n 4 tandem train ..., or in one process: --set offload.embedding=cpu");
     if (!options->remote)
         return TD_ERROR(TD_INVALID_ARGUMENT, "hash tables (td_hash) need who owns them: set td_train_options.remote");
-    if (alone && (options->replicas > 1 || options->accumulate > 1 || options->accumulate_changes.n))
-        return TD_ERROR(TD_UNSUPPORTED,
-                        "train.accumulate and train.replicas are not there for hash tables of one process");
     if (options->stochastic_rounding)
         return TD_ERROR(TD_UNSUPPORTED,
                         "train.table_rounding: stochastic is not there for served tables and hash tables");

@@ -55,7 +55,7 @@ static td_status *push_part(td_own_tables *own, const td_remote_part *part)
 
 static td_status *push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place)
 {
-    (void)place; /* a window is one micro-batch: hash tables of one process have no others */
+    (void)place; /* a whole window's: its micro-batches were summed before */
     for (int32_t p = 0; p < n; p++)
         TD_TRY(push_part(self, &parts[p]));
     return NULL;

@@ -63,7 +63,7 @@ static double divisor(const td_session *session, const td_step_slot *slot)
  * begins once (partition/accumulate.c). */
 static void set_micro(const td_plan *plan, const td_step_slot *slot, double micro[3])
 {
-    if (slot->batch.n_window) { /* of a job, where others sum the replicas */
+    if (plan->in_job && slot->batch.n_window) { /* others sum the replicas */
         micro[0] = slot->batch.micro == 0;
         micro[1] = slot->batch.window_at == slot->batch.micro;
         micro[2] = slot->batch.ends_replica;
@@ -74,10 +74,18 @@ static void set_micro(const td_plan *plan, const td_step_slot *slot, double micr
     micro[2] = slot->ends_window || (slot->micro + 1) % slot->accumulate == 0;
 }
 
-/* A batch of no window that is known of is one of its own, of this rank's first replica. */
+/* A batch of no window that is known of is one of its own, of this rank's first replica. Who is alone has summed up a whole window
+ * when it pushes, as one replica. */
 static void set_place(td_session *session, const td_step_slot *slot, int32_t parity)
 {
     const td_batch *batch = &slot->batch;
+    if (!session->plan->in_job) {
+        session->places[parity] = (td_remote_place){.micro = (int32_t)slot->micro,
+                                                    .ends_replica = slot->ends_window,
+                                                    .ends_window = slot->ends_window,
+                                                    .samples = slot->counted};
+        return;
+    }
     session->places[parity] =
         (td_remote_place){.replica = batch->n_window ? batch->replica : session->plan->remote->first,
                           .micro = batch->micro,

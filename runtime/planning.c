@@ -357,7 +357,8 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .default_site = machine->standard,
                                .host_site = machine->host,
                                .host_memory_bytes = machine->topology->memory_bytes,
-                               .replicas = options->remote ? options->remote->replicas : 0,
+                               .replicas =
+                                   options->remote && !options->remote->is_local ? options->remote->replicas : 0,
                                .alone = options->remote && options->remote->is_local};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");

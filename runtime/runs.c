@@ -33,15 +33,15 @@ static void release_ahead(td_session *session, td_source *source)
     session->ahead = (td_batch_ahead){0};
 }
 
-/* Which micro-batch of which window the slot's is. A window ends when it is full, and with the data or the epoch; a job's batches
- * say it themselves. */
+/* Which micro-batch of which window the slot's is. A window ends when it is full, and with the data or the epoch; batches of which a
+ * whole window must be known before it begins say it themselves. */
 static td_status *place_in_window(td_session *session, td_source *source, td_step_slot *slot)
 {
     int64_t window = session->store->steps + session->windows_ending + 1;
     const td_batch *batch = &slot->batch;
     if (batch->n_window) {
         slot->micro = batch->window_at;
-        slot->accumulate = 1;
+        slot->accumulate = session->plan->in_job ? 1 : td_plan_accumulate(session->plan, window);
         slot->ends_window = batch->window_at + 1 == batch->n_window;
         return NULL;
     }
@@ -182,16 +182,19 @@ static td_status *admit_again(td_session *session, td_step_slot *from)
     return td_session_admit(session, slot);
 }
 
-/* What comes after `last` in its window: counted and given back. Where it goes on, somebody has looked ahead to know. */
+/* What comes after `last` in its window: counted and given back. */
 static td_status *drop_rest(td_session *session, td_source *source, const td_step_slot *last)
 {
     td_batch_ahead *ahead = &session->ahead;
     int64_t micro = last->micro, window = last->accumulate * session->plan->replicas;
     for (bool ends = last->ends_window; !ends;) {
-        td_session_drop_batch(session, &ahead->batch, ahead->wait_data_s);
+        TD_TRY(look_ahead(session, source, micro + 1)); /* unless somebody has, to know that the window goes on */
+        const td_batch *batch = &ahead->batch;
+        const bool says_end = batch->n_window && batch->window_at + 1 == batch->n_window;
+        td_session_drop_batch(session, batch, ahead->wait_data_s);
         source->release(source->self, &ahead->batch);
         *ahead = (td_batch_ahead){0};
-        ends = ++micro + 1 >= window;
+        ends = ++micro + 1 >= window || says_end;
         if (!ends)
             TD_TRY(look_ahead(session, source, micro + 1));
         ends = ends || ahead->at_end || ahead->batch.epoch != last->batch.epoch;
@@ -294,9 +297,12 @@ td_status *td_session_run(td_session *session, td_source *source, int64_t steps,
 
 /* ---- steps on batches in hand ------------------------------------------------------------------------------------------------ */
 
-static td_status *admit_in_hand(td_session *session, const td_batch *batch, int64_t micro, bool ends_window)
+/* Micro-batch `micro` of a window of n. */
+static td_status *admit_in_hand(td_session *session, const td_batch *batches, int64_t micro, int64_t n)
 {
+    const td_batch *batch = &batches[micro];
     td_step_slot *slot = td_slot_of(session, session->admitted + 1);
+    td_slot_release_batch(slot); /* of three micro-batches before: its keys and places */
     slot->step = session->admitted + 1;
     slot->batch = *batch;
     slot->source = NULL;
@@ -304,7 +310,12 @@ static td_status *admit_in_hand(td_session *session, const td_batch *batch, int6
     slot->wait_data_s = 0;
     slot->micro = micro;
     slot->accumulate = session->plan->training ? td_plan_accumulate(session->plan, session->store->steps + 1) : 1;
-    slot->ends_window = ends_window;
+    slot->ends_window = micro + 1 == n;
+    if (!batch->n_window && !session->plan->in_job) {
+        slot->batch.window = batches;
+        slot->batch.window_at = (int32_t)micro;
+        slot->batch.n_window = (int32_t)n;
+    }
     return td_session_admit(session, slot);
 }
 
@@ -318,7 +329,7 @@ static td_status *run_window(td_session *session, const td_batch *batches, int64
     *out_how = TD_STEP_GOES_ON;
     while (!status && *out_how == TD_STEP_GOES_ON) {
         if (micro < n && session->admitted - session->completed < most_in_flight) {
-            status = admit_in_hand(session, &batches[micro], micro, micro + 1 == n);
+            status = admit_in_hand(session, batches, micro, n);
             micro++;
             continue;
         }

@@ -35,7 +35,8 @@ static td_status *fill_served(td_session *session, td_step_slot *slot)
         return NULL;
     if (alone && slot->micro)
         return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "a job's micro-batches must say what window they are of (td_batch.window)");
+                        "micro-batches must say what window they are of (td_batch.window), or come together "
+                        "(td_session_step_window), in a job and with hash tables");
     session->served_windows += !slot->micro;
     td_served_window *window = &session->served[session->served_windows % TD_STEP_SLOTS];
     if (!slot->micro)

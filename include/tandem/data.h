@@ -49,11 +49,12 @@ typedef struct td_batch {
      * the batches before this one. Zeros: the batch stands alone. A replica for which a window has no batch gets one of 0
      * samples. */
     int64_t window_samples, window_batches, window_before;
-    /* And which part it is: of which of the job's replicas, which of that replica's, from 0; whether it is that replica's last;
-     * and all batches of the window that are this worker's, which one of those this is, and how many they are. `window` is
-     * read until the first of them has begun. */
+    /* And which part it is: of which of the job's replicas, which of that replica's, from 0; whether it is that replica's last. */
     int32_t replica, micro;
     bool ends_replica;
+    /* In a job, and with hash tables in one process, whose rows come once for a whole window: all batches of the window that are this
+     * process's, which one of those this is, and how many they are. `window` is read until the first of them has begun. 0: the
+     * batch is a window. */
     const struct td_batch *window;
     int32_t window_at, n_window;
     bool unused; /* of a released batch: a run only looked at it, to see where a window ends */

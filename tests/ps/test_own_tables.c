@@ -1,5 +1,6 @@
 /* Hash tables of a process that is alone, through the whole engine: without rules they are arrays bit for bit; any 64-bit id is one
  * of theirs; checkpoints keep them. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "runtime/session.h"
@@ -8,7 +9,7 @@
 #include "tests/base/check.h"
 #include "tests/base/folder.h"
 
-enum { BATCH = 32, BAG = 2, DIM = 6, ROWS = 500, AT_ONCE = 4 };
+enum { BATCH = 32, BAG = 2, DIM = 6, ROWS = 500, AT_ONCE = 24, WINDOW = 6 };
 
 typedef struct run {
     td_graph *graph;
@@ -18,9 +19,14 @@ typedef struct run {
     td_store *store;
     td_session *session;
     int64_t step, last;
-    bool any_ids; /* negative ones, and beyond what rows of a shape can be */
+    int32_t
+        accumulate; /* 0: windows of one batch; else 2 replicas of so many, and steps that are no numbers are left out */
+    bool any_ids;   /* negative ones, and beyond what rows of a shape can be */
+    int64_t poisoned; /* a step whose labels are no numbers; 0: none */
+    td_batch window[2 * WINDOW];
+    int32_t given, n_window;
     int64_t ids[AT_ONCE][BATCH * BAG];
-    float y[BATCH];
+    float y[BATCH], no_numbers[BATCH];
     td_field fields[AT_ONCE][2];
 } run;
 
@@ -40,11 +46,18 @@ static td_value build(run *r)
 
 static void open_run(run *r, bool hashed, const char *accelerator)
 {
-    for (int64_t i = 0; i < BATCH; i++)
+    for (int64_t i = 0; i < BATCH; i++) {
         r->y[i] = (float)(i % 2);
+        r->no_numbers[i] = NAN;
+    }
     td_value loss = build(r);
     if (accelerator)
         td_add_device(&r->options, "accel", accelerator);
+    if (r->accumulate) {
+        r->options.accumulate = r->accumulate;
+        r->options.replicas = 2;
+        r->options.on_nan = TD_NAN_SKIP;
+    }
     td_group(&r->options, "table.0", td_lazy_adam(0.05));
     td_group(&r->options, "*", td_adagrad(0.1));
     if (hashed) {
@@ -85,6 +98,8 @@ static td_status *next(void *self, td_batch *out_batch, bool *out_end)
         "ids", {.kind = TD_DENSE, .dtype = TD_I64, .rank = 2, .dims = {samples, BAG}, .data = r->ids[parity]}};
     r->fields[parity][1] =
         (td_field){"y", {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {samples, 1}, .data = r->y}};
+    if (r->poisoned && r->step == r->poisoned)
+        r->fields[parity][1].tensor.data = r->no_numbers;
     *out_batch = (td_batch){.samples = samples, .index = r->step, .n_fields = 2, .fields = r->fields[parity]};
     r->step++;
     return NULL;
@@ -137,6 +152,79 @@ static void test_a_hash_table_is_an_array_bit_for_bit(void **state)
     }
 }
 
+/* Batches that say what window they are of. */
+static td_status *next_of_window(void *self, td_batch *out_batch, bool *out_end)
+{
+    run *r = self;
+    *out_end = false;
+    if (r->given == r->n_window) {
+        bool end = false;
+        td_batch *window = r->window + (r->window[0].n_window && r->window[0].window == r->window ? WINDOW : 0);
+        memset(r->window, 0, sizeof r->window);
+        for (r->given = r->n_window = 0; r->n_window < WINDOW && !end; r->n_window += !end)
+            TD_TRY(next(r, &window[r->n_window], &end));
+        for (int32_t i = 0; i < r->n_window; i++) {
+            window[i].window = window;
+            window[i].window_at = i;
+            window[i].n_window = r->n_window;
+        }
+        *out_end = !r->n_window;
+        if (*out_end)
+            return NULL;
+    }
+    const bool second = r->window[WINDOW].n_window > 0;
+    *out_batch = r->window[(second ? WINDOW : 0) + r->given++];
+    return NULL;
+}
+
+/* Windows of 2 replicas and 3 micro-batches, the last one short; in one of them a loss is no number. */
+static void open_windows(run *r, bool hashed, int64_t poisoned)
+{
+    *r = (run){.poisoned = poisoned, .accumulate = WINDOW / 2, .last = 40};
+    open_run(r, hashed, NULL);
+}
+
+static void test_windows_of_a_hash_table_are_those_of_an_array(void **state)
+{
+    (void)state;
+    static const int64_t poisoned[] = {0, 7, 9, 11}; /* none; and a window's second, middle and last micro-batch */
+    for (int i = 0; i < 4; i++) {
+        static run array, hash;
+        open_windows(&array, false, poisoned[i]);
+        open_windows(&hash, true, poisoned[i]);
+        td_source plain = {&array, next, release}, windows = {&hash, next_of_window, release};
+        assert_ok(td_session_run(array.session, &plain, 0, NULL, NULL));
+        assert_ok(td_session_run(hash.session, &windows, 0, NULL, NULL));
+        assert_int_equal(td_session_read_counters(hash.session).steps, poisoned[i] ? 6 : 7);
+        assert_int_equal(td_session_read_counters(hash.session).skipped_steps, poisoned[i] != 0);
+        assert_int_equal(checksum(&array), checksum(&hash));
+        close_run(&array);
+        close_run(&hash);
+    }
+}
+
+static void test_windows_of_a_hash_table_come_whole(void **state)
+{
+    (void)state;
+    static run array, hash;
+    td_step_report report;
+    td_batch batches[WINDOW];
+    bool end = false;
+    open_windows(&array, false, 0);
+    open_windows(&hash, true, 0);
+    for (int i = 0; i < WINDOW; i++)
+        assert_ok(next(&array, &batches[i], &end));
+    assert_ok(td_session_step_window(array.session, batches, WINDOW, &report));
+    assert_ok(td_session_step_window(hash.session, batches, WINDOW, &report));
+    assert_ok(td_session_step_window(array.session, batches, WINDOW - 2, &report));
+    assert_ok(td_session_step_window(hash.session, batches, WINDOW - 2, &report));
+    assert_int_equal(checksum(&array), checksum(&hash));
+    td_source plain = {&hash, next, release};
+    assert_error(td_session_run(hash.session, &plain, 0, NULL, NULL), TD_INVALID_ARGUMENT, "what window they are of");
+    close_run(&array);
+    close_run(&hash);
+}
+
 static void test_any_64_bit_id_has_a_row_and_checkpoints_keep_it(void **state)
 {
     (void)state;
@@ -183,6 +271,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_hash_table_is_an_array_bit_for_bit),
+        cmocka_unit_test(test_windows_of_a_hash_table_are_those_of_an_array),
+        cmocka_unit_test(test_windows_of_a_hash_table_come_whole),
         cmocka_unit_test(test_any_64_bit_id_has_a_row_and_checkpoints_keep_it),
         cmocka_unit_test(test_hash_tables_without_an_owner_are_refused),
     };
