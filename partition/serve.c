@@ -261,6 +261,39 @@ static td_status *check_options(const td_train_options *options, bool alone)
     return NULL;
 }
 
+/* Who reads a value besides lookups; NULL: nobody. */
+static const td_node *other_reader(const td_graph *graph, int32_t value)
+{
+    for (int64_t n = 0; n < graph->n_nodes; n++)
+        for (int32_t i = 0; i < graph->nodes[n].n_inputs; i++)
+            if (graph->nodes[n].inputs[i] == value && (i != TABLE || !is_plain_lookup(&graph->nodes[n])))
+                return &graph->nodes[n];
+    return NULL;
+}
+
+/* Tables were to be served, and there is none that can be: the reason is that of the first lookup's. */
+static td_status *nothing_to_serve(const td_graph *graph)
+{
+    td_status *status = NULL;
+    for (int64_t n = 0; n < graph->n_nodes && !status; n++) {
+        const td_node *lookup = &graph->nodes[n];
+        if (!is_plain_lookup(lookup))
+            continue;
+        const td_value_info *table = &graph->values[lookup->inputs[TABLE]];
+        const td_node *reader = other_reader(graph, lookup->inputs[TABLE]);
+        status = TD_ERROR(
+            TD_UNSUPPORTED,
+            "offload.embedding: ps: \"%s\" reads \"%s\", which %s%s%s, and no other table is there: servers keep "
+            "tables that lookups alone read",
+            lookup->name, table->name, reader ? "\"" : "", reader ? reader->name : "",
+            reader ? "\" reads too" : "is not a table of its own");
+    }
+    if (!status)
+        status =
+            TD_ERROR(TD_UNSUPPORTED, "offload.embedding: ps: the model has no lookup, so there is no table to serve");
+    return td_status_help(status, "leave offload.embedding out: under mpirun each worker has all parameters then");
+}
+
 td_status *td_pass_serve(td_plan *plan, const td_plan_request *request)
 {
     plan->remote = request->options->remote;
@@ -270,6 +303,8 @@ td_status *td_pass_serve(td_plan *plan, const td_plan_request *request)
     TD_TRY(td_graph_check(plan->graph));
     TD_TRY(check_options(request->options, request->alone));
     TD_TRY(list_tables(plan, request->options));
+    if (request->options->serve_embedding && plan->training && !plan->n_served)
+        return nothing_to_serve(plan->graph);
     return plan->n_served ? serve(plan) : NULL;
 }
 
