@@ -24,6 +24,7 @@ static int depth_of(const td_trace_event *event)
     case TD_RECORD_MEMORY:
     case TD_RECORD_PROCESSOR:
     case TD_RECORD_QUEUE:
+    case TD_RECORD_STALENESS:
         return -1;
     case TD_RECORD_STEP:
     case TD_RECORD_MICRO_STEP:

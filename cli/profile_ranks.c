@@ -51,6 +51,25 @@ static void print_problems(const td_ranks *ranks, FILE *out)
     }
 }
 
+/* Of a job that lets workers run ahead. */
+static void print_staleness(const td_ranks *ranks, FILE *out)
+{
+    for (int32_t i = 0; i < ranks->job->n; i++) {
+        const td_rank_times *t = &ranks->times[i];
+        double mean = 0;
+        int32_t most = 0;
+        const int64_t n = td_rank_behind(t, &mean, &most);
+        if (!n)
+            continue;
+        fprintf(out, "  pulls of rank %d were behind by %.2g windows in the mean:", ranks->job->ranks[i].rank, mean);
+        for (int32_t k = 0, told = 0; k <= most; k++)
+            if (t->behind[k])
+                fprintf(out, "%s %.0f %% by %d%s", told++ ? "," : "", 100 * (double)t->behind[k] / (double)n, k,
+                        k == TD_MOST_BEHIND - 1 ? " and more" : "");
+        fputc('\n', out);
+    }
+}
+
 static void print_keys(const td_ranks *ranks, FILE *out)
 {
     for (int64_t k = 0; k < ranks->n_keys; k++)
@@ -71,6 +90,7 @@ td_status *td_profile_print_ranks(const td_ranks *ranks, FILE *out)
     fputc('\n', out);
     TD_TRY(td_table_print(&table, "  ", out));
     print_problems(ranks, out);
+    print_staleness(ranks, out);
     print_keys(ranks, out);
     return NULL;
 }

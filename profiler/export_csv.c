@@ -70,14 +70,6 @@ static td_status *write_ops(const td_analysis *a, const char *folder)
     return td_sink_close(out);
 }
 
-static int64_t ops_of_type(const td_analysis *a, const td_op_row *type)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < a->ops->ops.n; i++)
-        n += a->ops->ops.rows[i].device_index == type->device_index && !strcmp(a->ops->ops.rows[i].op, type->name);
-    return n;
-}
-
 static td_status *write_types(const td_analysis *a, const char *folder)
 {
     td_sink *out = NULL;
@@ -87,10 +79,10 @@ static td_status *write_types(const td_analysis *a, const char *folder)
     for (int64_t i = 0; i < a->ops->types.n; i++) {
         const td_op_row *row = &a->ops->types.rows[i];
         td_sink_csv(out, row->name);
-        td_sink_format(out, ",%lld,%.3f,%.6f,%.6f,%.4f,", (long long)ops_of_type(a, row),
+        td_sink_format(out, ",%lld,%.3f,%.6f,%.6f,%.6f,", (long long)row->count,
                        (double)row->count / (double)a->ops->steps, MS(row->self_ns),
                        MS(row->self_ns) / (double)row->count,
-                       100 * (double)row->self_ns / (double)(a->ops->self_ns + !a->ops->self_ns));
+                       (double)row->self_ns / (double)(a->ops->self_ns + !a->ops->self_ns));
         td_sink_csv(out, row->device);
         td_sink_text(out, "\n");
     }
@@ -102,21 +94,24 @@ static td_status *write_ranks(const td_ranks *ranks, const char *folder)
     td_sink *out = NULL;
     TD_TRY(td_sink_open_in(folder, "rank_info.csv", &out));
     td_sink_text(out, "rank,role,host,steps,step_time(ms),pull(ms),push(ms),all_reduce(ms),pull(bytes),push(bytes),"
-                      "all_reduce(bytes),late(ms),times_last,answer(ms),update(ms),clock_error(us)\n");
+                      "all_reduce(bytes),late(ms),times_last,answer(ms),update(ms),clock_error(us),windows_behind,"
+                      "most_windows_behind\n");
     for (int32_t i = 0; i < ranks->job->n; i++) {
         const td_rank_trace *r = &ranks->job->ranks[i];
         const td_rank_times *t = &ranks->times[i];
-        double steps = t->steps ? (double)t->steps : 1;
+        double steps = t->steps ? (double)t->steps : 1, behind = 0;
+        int32_t most = 0;
+        (void)td_rank_behind(t, &behind, &most);
         td_sink_format(out, "%d,", r->rank);
         td_sink_csv(out, r->role);
         td_sink_text(out, ",");
         td_sink_csv(out, r->host);
-        td_sink_format(out, ",%lld,%.6f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f,%.6f,%lld,%.6f,%.6f,%.3f\n", (long long)t->steps,
-                       t->intervals ? MS(t->step_ns) / (double)t->intervals : 0, MS(t->pull.ns) / steps,
-                       MS(t->push.ns) / steps, MS(t->sum.ns) / steps, (double)t->pull.bytes / steps,
-                       (double)t->push.bytes / steps, (double)t->sum.bytes / steps,
+        td_sink_format(out, ",%lld,%.6f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f,%.6f,%lld,%.6f,%.6f,%.3f,%.3f,%d\n",
+                       (long long)t->steps, t->intervals ? MS(t->step_ns) / (double)t->intervals : 0,
+                       MS(t->pull.ns) / steps, MS(t->push.ns) / steps, MS(t->sum.ns) / steps,
+                       (double)t->pull.bytes / steps, (double)t->push.bytes / steps, (double)t->sum.bytes / steps,
                        t->met ? MS(t->late_ns) / (double)t->met : 0, (long long)t->times_last, MS(t->answer.ns) / steps,
-                       MS(t->apply.ns) / steps, US(r->error_ns));
+                       MS(t->apply.ns) / steps, US(r->error_ns), behind, most);
     }
     return td_sink_close(out);
 }

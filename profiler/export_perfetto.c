@@ -258,7 +258,9 @@ static td_status *write_slice(writing *w, const td_trace_event *e, int32_t row)
 static uint64_t counter_of(int32_t process, const td_trace_event *e)
 {
     uint64_t first = FIRST_COUNTER + COUNTERS * (uint64_t)process;
-    return e->kind == TD_RECORD_MEMORY ? first + 2 + (uint64_t)(e->id & 0xffff) : first + (e->kind == TD_RECORD_QUEUE);
+    if (e->kind == TD_RECORD_MEMORY)
+        return first + 3 + (uint64_t)(e->id & 0xffff);
+    return first + (e->kind == TD_RECORD_QUEUE ? 1 : e->kind == TD_RECORD_STALENESS ? 2 : 0);
 }
 
 static void write_sample(const writing *w, const td_trace_event *e)
@@ -290,14 +292,16 @@ static void write_kinds(td_sink *out)
 
 static void describe_counters(const writing *w, int32_t process)
 {
-    static const int units[] = {[TD_RECORD_PROCESSOR] = 1, [TD_RECORD_QUEUE] = 2, [TD_RECORD_MEMORY] = 3};
+    static const int units[] = {
+        [TD_RECORD_PROCESSOR] = 1, [TD_RECORD_QUEUE] = 2, [TD_RECORD_MEMORY] = 3, [TD_RECORD_STALENESS] = 2};
+    static const int16_t others[] = {TD_RECORD_PROCESSOR, TD_RECORD_QUEUE, TD_RECORD_STALENESS}; /* the last: of jobs */
     const td_trace *trace = w->tracks.trace;
     int32_t devices = trace->n_plans ? trace->plans[0].n_devices : 0;
-    for (int32_t i = 0; i < devices + 2; i++) {
+    for (int32_t i = 0; i < devices + (trace->n_ranks ? 3 : 2); i++) {
         td_trace_event sample = {.kind = TD_RECORD_MEMORY, .id = (uint32_t)i};
         char name[128];
         if (i >= devices)
-            sample.kind = i == devices ? TD_RECORD_PROCESSOR : TD_RECORD_QUEUE;
+            sample.kind = others[i - devices];
         describe_counter(w->out, counter_of(process, &sample), process,
                          td_tracks_sample_name(&w->tracks, &sample, name, sizeof name), units[sample.kind]);
     }

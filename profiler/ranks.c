@@ -69,6 +69,9 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
     case TD_RECORD_APPLY:
         add_work(&times->apply, e);
         break;
+    case TD_RECORD_STALENESS:
+        times->behind[e->amount < TD_MOST_BEHIND ? e->amount : TD_MOST_BEHIND - 1]++;
+        break;
     case TD_RECORD_ALL_REDUCE:
         add_work(&times->sum, e);
         note_arrival(ranks, at, index, td_rank_time(&ranks->job->ranks[index], e->begin_ns));
@@ -169,6 +172,20 @@ int32_t td_ranks_slowest(const td_ranks *ranks)
         if (ranks->times[r].times_last > (slowest < 0 ? 0 : ranks->times[slowest].times_last))
             slowest = r;
     return slowest;
+}
+
+int64_t td_rank_behind(const td_rank_times *times, double *out_mean, int32_t *out_most)
+{
+    int64_t n = 0;
+    double sum = 0;
+    *out_most = 0;
+    for (int32_t i = 0; i < TD_MOST_BEHIND; i++) {
+        n += times->behind[i];
+        sum += (double)i * (double)times->behind[i];
+        *out_most = times->behind[i] ? i : *out_most;
+    }
+    *out_mean = n ? sum / (double)n : 0;
+    return n;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------------------------- */

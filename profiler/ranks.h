@@ -14,14 +14,18 @@ typedef struct td_rank_work {
     int64_t ns, bytes, n;
 } td_rank_work;
 
+enum { TD_MOST_BEHIND = 66 };
+
 typedef struct td_rank_times {
     int64_t
         steps; /* of the window that this rank recorded: by their ends, or of a rank that serves only by its updates */
     int64_t step_ns; /* their intervals, summed; of `intervals` of them */
     int64_t intervals;
     td_rank_work pull, push, sum, answer, apply;
-    int64_t met;     /* sums at which it and another rank were seen */
-    int64_t late_ns; /* summed over these */
+    int64_t
+        behind[TD_MOST_BEHIND]; /* answers to its pulls by how many windows they were behind; the last: all beyond */
+    int64_t met;                /* sums at which it and another rank were seen */
+    int64_t late_ns;            /* summed over these */
     int64_t late_median_ns, late_most_ns;
     int64_t times_last;
     int64_t held_up_ns; /* what the others waited for it alone, summed */
@@ -49,5 +53,7 @@ td_status *td_ranks_create(const td_job_traces *job, int32_t window, td_ranks **
 void td_ranks_destroy(td_ranks *ranks);
 /* The rank that came last most often, by its place in job->ranks; -1: there are no two that met. */
 int32_t td_ranks_slowest(const td_ranks *ranks);
+/* Answers to a rank's pulls of which it is known how far they were behind; the mean, and the most windows. */
+int64_t td_rank_behind(const td_rank_times *times, double *out_mean, int32_t *out_most);
 
 #endif

@@ -42,6 +42,18 @@ static json_t *keys_json(const td_trace *trace)
     return out;
 }
 
+/* Answers to pulls by how many windows they were behind: up to the most that any was. */
+static json_t *staleness_json(const td_rank_times *t)
+{
+    json_t *list = json_array();
+    double mean;
+    int32_t most;
+    const int64_t n = td_rank_behind(t, &mean, &most);
+    for (int32_t i = 0; n && i <= most; i++)
+        json_array_append_new(list, json_integer((json_int_t)t->behind[i]));
+    return list;
+}
+
 static json_t *rank_json(const td_ranks *ranks, int32_t index)
 {
     const td_rank_trace *r = &ranks->job->ranks[index];
@@ -65,6 +77,7 @@ static json_t *rank_json(const td_ranks *ranks, int32_t index)
                              MS(t->held_up_ns) / met, "held_up_median_ms", MS(t->held_up_median_ns));
     json_object_update(json, late);
     json_decref(late);
+    json_object_set_new(json, "staleness", staleness_json(t));
     json_object_set_new(json, "keys", keys_json(r->trace));
     return json;
 }

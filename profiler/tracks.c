@@ -36,7 +36,8 @@ const char *td_tracks_name(const td_tracks *tracks, int32_t row)
 
 bool td_tracks_is_sample(const td_trace_event *event)
 {
-    return event->kind == TD_RECORD_MEMORY || event->kind == TD_RECORD_PROCESSOR || event->kind == TD_RECORD_QUEUE;
+    return event->kind == TD_RECORD_MEMORY || event->kind == TD_RECORD_PROCESSOR || event->kind == TD_RECORD_QUEUE ||
+           event->kind == TD_RECORD_STALENESS;
 }
 
 int32_t td_tracks_row(const td_tracks *tracks, const td_trace_event *event)
@@ -68,6 +69,8 @@ const char *td_tracks_sample_name(const td_tracks *tracks, const td_trace_event 
     const td_trace *trace = tracks->trace;
     if (event->kind == TD_RECORD_QUEUE)
         return "batches ready";
+    if (event->kind == TD_RECORD_STALENESS)
+        return "windows behind";
     if (event->kind == TD_RECORD_PROCESSOR)
         return "processor time";
     bool known = trace->n_plans && event->id < (uint32_t)trace->plans[0].n_devices;

@@ -91,6 +91,8 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
     r->under_way = true;
     for (int32_t s = 0; s < job->servers; s++) {
         TD_TRY(td_comm_wait(job->comm, &r->answers[s]));
+        if (begin && job->options.ahead)
+            td_record_sample(TD_RECORD_STALENESS, td_record_current.id, td_record_current.step, r->answers[s].words[0]);
         if (spreads)
             spread(job, parts, n, &r->stretches[s * n], r->answers[s].data);
     }

@@ -34,11 +34,10 @@ static td_status *pull(td_server *server, const td_request *request)
         rows += part[i].n * shard->arrays[0].row_bytes;
     }
     server->served.pulls++;
-    if (request->words[1]) {
-        const int64_t behind = (int64_t)request->words[2] - server->applied;
-        server->staleness[behind < 0 ? 0 : behind < TD_JOB_STALENESS ? behind : TD_JOB_STALENESS - 1]++;
-    }
-    td_status *status = td_server_answer(server, request, 0, 0, bytes);
+    int64_t behind = request->words[1] ? (int64_t)request->words[2] - server->applied : 0;
+    behind = behind < 0 ? 0 : behind < TD_JOB_STALENESS ? behind : TD_JOB_STALENESS - 1;
+    server->staleness[behind] += request->words[1] != 0;
+    td_status *status = td_server_answer(server, request, (uint64_t)behind, 0, bytes);
     td_record_end(TD_RECORD_ANSWER, 0, server->step + 1, from, (uint64_t)bytes);
     return status;
 }

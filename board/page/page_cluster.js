@@ -16,7 +16,7 @@ export async function show(place) {
   const worst = Math.max(0, ...ranks.map((rank) => rank.clock_error_ns));
   clear(place, h("p", { class: "lead" }, `${ranks.length} ranks, steps ${cluster.first_step} to ${cluster.first_step + cluster.steps - 1}; all times are on the first worker's clock, ${worst ? `wrong by ${ms(worst / 1e6)} at most` : "which the ranks share"}.`),
     ranks.filter((rank) => rank.problem || rank.cut).map((rank) => h("div", { class: "note" }, `${nameOf(rank)}: ${rank.problem || `its recording is cut off after ${number(rank.records)} records; what is before is shown`}`)),
-    figures(ranks, met), waits(ranks), met.length > 0 && arrivals(ranks, met), rankTable(ranks), keys(ranks));
+    figures(ranks, met), waits(ranks), met.length > 0 && arrivals(ranks, met), rankTable(ranks), staleness(ranks), keys(ranks));
 }
 
 const figure = (name, value) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name));
@@ -65,6 +65,19 @@ function rankTable(ranks) {
     { name: "answered", number: true, value: (rank) => rank.answer_bytes, show: (rank) => (rank.answer_bytes ? bytes(rank.answer_bytes, true) : "–") },
     { name: "clock", value: (rank) => rank.aligned, show: (rank) => (rank.clock_error_ns ? `± ${ms(rank.clock_error_ns / 1e6)}, drift ${number(rank.clock_drift_ppm, 3)} ppm` : rank.aligned) },
   ], ranks, { label: "Ranks" }));
+}
+
+// How far behind the slowest replica the rows were that each worker pulled; nothing where workers never run ahead.
+function staleness(ranks) {
+  const told = ranks.filter((rank) => rank.staleness.length > 0), most = Math.max(0, ...told.map((rank) => rank.staleness.length));
+  const sum = (rank) => rank.staleness.reduce((all, n) => all + n, 0);
+  return told.length > 0 && h("div", { class: "card" }, h("h2", {}, "How far behind pulls were, in windows"), h("div", { class: "bars" }, told.map((rank) => {
+    const all = sum(rank), mean = rank.staleness.reduce((total, n, behind) => total + n * behind, 0) / all;
+    return h("div", { class: "row" }, h("span", { class: "name" }, nameOf(rank)), h("span", { class: "track", role: "img", "aria-label": `${nameOf(rank)}: ${number(mean, 2)} windows in the mean` },
+      rank.staleness.map((n, behind) => h("i", { title: `${behind} behind: ${number(n)} answers, ${percent(n / all)}`, style: { width: `${(100 * n) / all}%`, background: colour(behind) } }))),
+    h("span", { class: "value" }, number(mean, 2)));
+  })), h("div", { class: "legend" }, Array.from({ length: Math.min(most, 12) }, (_, behind) => h("span", {}, h("i", { class: "swatch", style: { background: colour(behind) } }), String(behind)))),
+  h("p", { class: "lead" }, "Answers to a worker's pulls, by the windows of the slowest replica that its own were ahead of."));
 }
 
 function keys(ranks) {
