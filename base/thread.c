@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "base/cores.h"
+
 int td_thread_create(pthread_t *out_thread, void *(*run)(void *argument), void *argument)
 {
     sigset_t all, before;
@@ -11,4 +13,24 @@ int td_thread_create(pthread_t *out_thread, void *(*run)(void *argument), void *
     int error = pthread_create(out_thread, NULL, run, argument);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+int td_thread_helpers(void)
+{
+    td_core_set cores;
+    td_status *status = td_cores_allowed(&cores);
+    int32_t n = status ? 1 : td_core_set_count(&cores);
+    td_status_destroy(status);
+    return n > TD_MOST_HELPERS ? TD_MOST_HELPERS : n > 1 ? (int)n - 1 : 0;
+}
+
+void td_thread_share(void *(*run)(void *argument), void *argument, int helpers)
+{
+    pthread_t threads[TD_MOST_HELPERS];
+    int n = 0;
+    while (n < helpers && n < TD_MOST_HELPERS && !td_thread_create(&threads[n], run, argument))
+        n++;
+    (void)run(argument);
+    while (n)
+        (void)pthread_join(threads[--n], NULL);
 }

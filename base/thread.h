@@ -8,4 +8,12 @@
 /* As pthread_create with default attributes: 0, or the error number. */
 int td_thread_create(pthread_t *out_thread, void *(*run)(void *argument), void *argument);
 
+/* For a program that has nothing else to do meanwhile, such as one that reads a long file: how many further threads it has cores
+ * for, at most TD_MOST_HELPERS. Training has teams instead (base/team.h). */
+enum { TD_MOST_HELPERS = 7 };
+int td_thread_helpers(void);
+/* Runs the same function on this thread and on so many more, and waits for all: for pieces of work that they take from a counter in
+ * `argument`, whichever of them come to be. */
+void td_thread_share(void *(*run)(void *argument), void *argument, int helpers);
+
 #endif

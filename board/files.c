@@ -1,11 +1,13 @@
 /* Opening what is below the board's folder, and nothing else: see board/board.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "board/board.h"
 
 static td_status *refuse(const char *path, int error)
@@ -67,17 +69,49 @@ td_status *td_board_open_file(int folder, const char *path, int *out_file)
     return NULL;
 }
 
-static td_status *read_all(int file, const char *path, char *data, size_t bytes)
+/* A file in pieces that threads share: memory that is used for the first time costs more than the bytes that come into it. */
+enum { PIECE = 8 << 20 };
+
+typedef struct reading {
+    int file;
+    char *data;
+    size_t bytes;
+    atomic_size_t next;
+    atomic_int error; /* of the first piece that failed; -1: the file became shorter */
+} reading;
+
+static int read_piece(const reading *r, size_t at)
 {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pread(file, data + done, bytes - done, (off_t)done);
+    const size_t end = r->bytes - at < PIECE ? r->bytes : at + PIECE;
+    while (at < end) {
+        ssize_t n = pread(r->file, r->data + at, end - at, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return TD_ERROR(TD_IO, "%s: %s", path, n ? strerror(errno) : "it became shorter while it was read");
-        done += (size_t)n;
+            return n ? errno : -1;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+static void *read_pieces(void *argument)
+{
+    reading *r = argument;
+    for (size_t at; !atomic_load(&r->error) && (at = atomic_fetch_add(&r->next, PIECE)) < r->bytes;) {
+        int none = 0, error = read_piece(r, at);
+        if (error)
+            (void)atomic_compare_exchange_strong(&r->error, &none, error);
     }
     return NULL;
+}
+
+static td_status *read_all(int file, const char *path, char *data, size_t bytes)
+{
+    reading r = {.file = file, .data = data, .bytes = bytes};
+    td_thread_share(read_pieces, &r, bytes > 2 * (size_t)PIECE ? td_thread_helpers() : 0);
+    if (!r.error)
+        return NULL;
+    return TD_ERROR(TD_IO, "%s: %s", path, r.error > 0 ? strerror(r.error) : "it became shorter while it was read");
 }
 
 td_status *td_board_read_file(int folder, const char *path, int64_t most, char **out_data, size_t *out_bytes)

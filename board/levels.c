@@ -15,8 +15,11 @@ td_board_box td_board_box_at(const td_trace *trace, const td_board_row *row, con
 {
     if (level)
         return level->boxes[i];
-    const td_trace_event *e = &trace->events[row->events[i]];
-    return (td_board_box){e->begin_ns, e->end_ns, e->end_ns - e->begin_ns, row->events[i], 1};
+    const td_board_item *item = &row->items[i];
+    int64_t duration = item->duration_ns;
+    if (duration == UINT32_MAX)
+        duration = trace->events[item->event].end_ns - item->begin_ns;
+    return (td_board_box){item->begin_ns, item->begin_ns + duration, duration, item->event, 1};
 }
 
 /* Whether a box goes into the one that begins at `begin_ns`. */

@@ -20,16 +20,32 @@ typedef struct td_board_level {
 
 enum { TD_BOARD_LEVELS = 40 };
 
+/* An event as rows need it, beside its neighbours in the row: those of the trace are far apart. */
+typedef struct td_board_item {
+    int64_t begin_ns;
+    uint32_t duration_ns; /* UINT32_MAX: as long or longer, the event knows */
+    uint32_t event;       /* of the trace */
+} td_board_item;
+
+/* What a row holds. */
+typedef enum td_board_depth {
+    TD_BOARD_OF_NOTHING = -1, /* a sample: no box */
+    TD_BOARD_OF_STEP = 0,
+    TD_BOARD_OF_SUBGRAPH, /* waits and the like, too */
+    TD_BOARD_OF_NODE,     /* ops and copies */
+    TD_BOARD_DEPTHS
+} td_board_depth;
+
 /* Events of one thread that do not overlap, by begin. */
 typedef struct td_board_row {
     uint16_t thread;
     int32_t rank; /* its place among the trace's ranks; 0 where it has none */
-    int depth;    /* 0: steps; 1: subgraphs, waits and the like; 2: ops and copies */
+    int depth;    /* td_board_depth */
     int overflow; /* of rows that overlap in time, such as steps: which of them */
-    int32_t next; /* the row of the same thread and depth that takes what overlaps; -1: none yet */
+    int32_t next; /* the row of the same thread and depth that takes what overlaps; -1: none yet. While rows are made */
     int64_t last_end_ns;
-    uint32_t *events; /* of the trace */
-    int64_t n_events, events_capacity;
+    td_board_item *items; /* its events */
+    int64_t n_events, items_capacity;
     td_board_level levels[TD_BOARD_LEVELS]; /* coarser and coarser */
     int n_levels;
 } td_board_row;
@@ -40,7 +56,7 @@ struct td_board_trace {
     td_trace *merged; /* of all ranks; NULL: there is one */
     td_trace *trace;  /* what the timeline shows: that, or the only one */
     td_board_row *rows;
-    int64_t n_rows, rows_capacity;
+    int64_t n_rows;
     td_analysis *parsed; /* what analyses find; NULL: not asked for yet */
     char *analysis;      /* what tandem profile --json says of it; likewise */
 };
@@ -51,6 +67,11 @@ void td_board_trace_destroy(td_board_trace *trace);
 /* Its analyses, kept with it: get_trace.c. */
 td_status *td_board_analysis_of(td_board *board, const td_board_request *request,
                                 const td_analysis **out_analysis) TD_MUST_USE;
+/* rows.c: the rows of a trace, with their levels, by rank, thread and depth: the same ones whatever `helpers`, the number of further
+ * threads that make them. */
+td_status *td_board_make_rows(const td_trace *trace, int helpers, td_board_row **out_rows, int64_t *out_n) TD_MUST_USE;
+td_board_depth td_board_depth_of(const td_trace_event *event);
+void td_board_free_rows(td_board_row *rows, int64_t n);
 /* levels.c: fills in the levels of a row whose events are there. */
 td_status *td_board_make_levels(const td_trace *trace, td_board_row *row) TD_MUST_USE;
 /* Box i of a level, or of the single events (level NULL). */

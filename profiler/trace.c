@@ -13,6 +13,7 @@
 #include "base/string.h"
 #include "profiler/job.h"
 #include "profiler/plan.h"
+#include "profiler/trace_events.h"
 #include "profiler/trace_sort.h"
 
 typedef struct reading {
@@ -20,21 +21,16 @@ typedef struct reading {
     const char *name;
     trace_clock first, last;
     int32_t n_clocks;
-    char *taken;    /* the bytes, where they are ours to free */
-    int32_t *slots; /* hash table of threads by number, [SLOTS]; -1: free */
+    char *taken;            /* the bytes, where they are ours to free */
+    int32_t *slots;         /* hash table of threads by number, [SLOTS]; -1: free */
+    const uint8_t *good;    /* of long chunks, see td_trace_check_chunks; the next one's */
+    td_trace_block *blocks; /* of events, which are read when all clocks are known */
+    int64_t n_blocks, blocks_capacity;
 } reading;
 
 enum { SLOTS = 1 << 17, MOST_PLANS = 1 << 12 };
 
 /* ---- times ---------------------------------------------------------------------------------------------------------------------- */
-
-/* Ticks between two moments, as nanoseconds; wild ones are held within a hundred years. */
-static int64_t to_ns(uint64_t ticks, uint64_t start, double ns_per_tick)
-{
-    const double most = 3e18;
-    double ns = (double)(int64_t)(ticks - start) * ns_per_tick;
-    return (int64_t)(ns > most ? most : ns < -most ? -most : ns);
-}
 
 static double rate_of(const reading *r)
 {
@@ -43,21 +39,14 @@ static double rate_of(const reading *r)
     return ticks > 0 && ns > 0 && ns < 1e18 ? ns / ticks : 1;
 }
 
-/* Until now times are ticks. */
-static void scale_times(reading *r)
+/* Until now they are ticks. */
+static void scale_windows(const reading *r, const td_trace_scale *scale)
 {
     td_trace *trace = r->trace;
-    double rate = rate_of(r);
-    for (int64_t i = 0; i < trace->n_events; i++) {
-        td_trace_event *e = &trace->events[i];
-        e->begin_ns = to_ns((uint64_t)e->begin_ns, r->first.ticks, rate);
-        e->end_ns = to_ns((uint64_t)e->end_ns, r->first.ticks, rate);
-        e->end_ns = e->end_ns < e->begin_ns ? e->begin_ns : e->end_ns;
-    }
     for (int64_t i = 0; i < trace->n_windows; i++) {
         td_trace_window *w = &trace->windows[i];
-        w->begin_ns = to_ns((uint64_t)w->begin_ns, r->first.ticks, rate);
-        w->end_ns = to_ns((uint64_t)w->end_ns, r->first.ticks, rate);
+        w->begin_ns = td_trace_ns(scale, (uint64_t)w->begin_ns);
+        w->end_ns = td_trace_ns(scale, (uint64_t)w->end_ns);
     }
     trace->start_unix_ns = r->first.unix_ns;
     trace->start_monotonic_ns = r->first.monotonic_ns;
@@ -168,18 +157,9 @@ static td_status *read_events(reading *r, const unsigned char *payload, size_t b
                         head.n, bytes);
     trace->threads[thread].dropped += head.dropped;
     trace->dropped += head.dropped;
-    for (uint32_t i = 0; i < head.n; i++) {
-        td_record record;
-        memcpy(&record, payload + sizeof head + i * sizeof record, sizeof record);
-        trace->events[trace->n_events++] = (td_trace_event){.begin_ns = (int64_t)record.begin,
-                                                            .end_ns = (int64_t)record.end,
-                                                            .id = record.id,
-                                                            .step = record.step,
-                                                            .micro = td_record_micro_of(&record),
-                                                            .kind = (int16_t)td_record_kind_of(&record),
-                                                            .thread = (uint16_t)thread,
-                                                            .amount = td_record_amount_of(&record)};
-    }
+    TD_TRY(td_grow(&r->blocks, &r->blocks_capacity, r->n_blocks, sizeof *r->blocks));
+    r->blocks[r->n_blocks++] = (td_trace_block){payload + sizeof head, head.n, (uint32_t)thread};
+    trace->n_events += head.n;
     return NULL;
 }
 
@@ -231,24 +211,11 @@ static td_status *read_chunk(reading *r, uint32_t type, const unsigned char *pay
     }
 }
 
-/* Room for the events of all chunks, in one piece: no more than the file has bytes for. */
-static td_status *make_room(reading *r, const unsigned char *data, size_t bytes)
+static bool is_good(reading *r, const trace_chunk *chunk, const unsigned char *payload)
 {
-    trace_chunk chunk;
-    int64_t events = 1;
-    for (size_t at = sizeof(trace_header); bytes - at >= sizeof chunk;) {
-        memcpy(&chunk, data + at, sizeof chunk);
-        size_t left = bytes - at - sizeof chunk;
-        if (chunk.bytes > left)
-            break;
-        if (chunk.type == TRACE_EVENTS)
-            events += (int64_t)(chunk.bytes / sizeof(td_record));
-        size_t padded = ((size_t)chunk.bytes + 7) & ~(size_t)7;
-        at += sizeof chunk + (padded < left ? padded : left);
-    }
-    r->trace->events = td_calloc_aligned((size_t)events * sizeof *r->trace->events);
-    r->trace->events_capacity = events;
-    return r->trace->events ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for %lld events", (long long)events);
+    if (chunk->type == TRACE_EVENTS && chunk->bytes >= TD_TRACE_LONG_CHUNK)
+        return *r->good++;
+    return td_hash_bytes(payload, (size_t)chunk->bytes, chunk->type) == chunk->checksum;
 }
 
 /* Whole chunks from `at` on; stops at the first that is not. */
@@ -261,7 +228,7 @@ static td_status *read_chunks(reading *r, const unsigned char *data, size_t byte
         memcpy(&chunk, data + at, sizeof chunk);
         size_t left = bytes - at - sizeof chunk;
         const unsigned char *payload = data + at + sizeof chunk;
-        if (chunk.bytes > left || td_hash_bytes(payload, (size_t)chunk.bytes, chunk.type) != chunk.checksum)
+        if (chunk.bytes > left || !is_good(r, &chunk, payload))
             break;
         TD_TRY(read_chunk(r, chunk.type, payload, (size_t)chunk.bytes));
         size_t padded = ((size_t)chunk.bytes + 7) & ~(size_t)7;
@@ -293,12 +260,10 @@ static td_status *guess_window(td_trace *trace)
     return NULL;
 }
 
-static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
+/* What kind of file it is. */
+static td_status *check_header(const reading *r, const unsigned char *data, size_t bytes)
 {
     trace_header header;
-    r->trace->info = json_object();
-    if (!r->trace->info)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
     if (bytes < sizeof header || memcmp(data, TRACE_MAGIC, strlen(TRACE_MAGIC)) != 0)
         return TD_ERROR(TD_DATA_ERROR, "%s: not a trace of tandem", r->name);
     memcpy(&header, data, sizeof header);
@@ -306,25 +271,51 @@ static td_status *parse(reading *r, const unsigned char *data, size_t bytes)
         return TD_ERROR(TD_UNSUPPORTED,
                         "%s: a trace of version %u with records of %u bytes; this program reads %d, %zu", r->name,
                         header.version, header.record_bytes, TRACE_VERSION, sizeof(td_record));
-    TD_TRY(TD_NEW(r->slots, SLOTS));
-    memset(r->slots, 0xFF, SLOTS * sizeof *r->slots);
-    TD_TRY(make_room(r, data, bytes));
-    TD_TRY(read_chunks(r, data, bytes));
+    return NULL;
+}
+
+/* Frees the bytes, where they are ours, as soon as the events are out of them. */
+static td_status *sort_events(reading *r, int helpers)
+{
+    const td_trace_scale scale = {r->first.ticks, rate_of(r)};
+    int64_t *first = NULL;
+    td_status *status = td_trace_read_blocks(r->trace, r->blocks, r->n_blocks, &scale, helpers, &first);
     td_free(r->taken);
     r->taken = NULL;
+    if (!status)
+        status = td_trace_merge(r->trace, first, helpers);
+    scale_windows(r, &scale);
+    td_free(first);
+    return status;
+}
+
+static td_status *parse(reading *r, const unsigned char *data, size_t bytes, int helpers)
+{
+    uint8_t *good = NULL;
+    r->trace->info = json_object();
+    if (!r->trace->info)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a trace");
+    TD_TRY(check_header(r, data, bytes));
+    TD_TRY(TD_NEW(r->slots, SLOTS));
+    memset(r->slots, 0xFF, SLOTS * sizeof *r->slots);
+    TD_TRY(td_trace_check_chunks(data, bytes, helpers, &good));
+    r->good = good;
+    td_status *status = read_chunks(r, data, bytes);
+    td_free(good);
+    TD_TRY(status);
+    TD_TRY(sort_events(r, helpers));
     TD_TRY(td_trace_index_plans(r->trace));
-    scale_times(r);
-    TD_TRY(td_trace_sort(r->trace));
     return guess_window(r->trace);
 }
 
-static td_status *read_trace(reading *r, const void *data, size_t bytes, td_trace **out_trace)
+static td_status *read_trace(reading *r, const void *data, size_t bytes, int helpers, td_trace **out_trace)
 {
     *out_trace = NULL;
     td_status *status = TD_NEW(r->trace, 1);
     if (!status)
-        status = parse(r, data, bytes);
+        status = parse(r, data, bytes, helpers);
     td_free(r->slots);
+    td_free(r->blocks);
     td_free(r->taken);
     if (status)
         td_trace_destroy(r->trace);
@@ -333,14 +324,24 @@ static td_status *read_trace(reading *r, const void *data, size_t bytes, td_trac
     return status;
 }
 
+static int helpers_for(size_t bytes)
+{
+    return td_trace_helpers((int64_t)(bytes / sizeof(td_record)));
+}
+
+td_status *td_trace_parse_by(const void *data, size_t bytes, const char *name, int helpers, td_trace **out_trace)
+{
+    return read_trace(&(reading){.name = name}, data, bytes, helpers, out_trace);
+}
+
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace)
 {
-    return read_trace(&(reading){.name = name}, data, bytes, out_trace);
+    return td_trace_parse_by(data, bytes, name, helpers_for(bytes), out_trace);
 }
 
 td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace)
 {
-    return read_trace(&(reading){.name = name, .taken = data}, data, bytes, out_trace);
+    return read_trace(&(reading){.name = name, .taken = data}, data, bytes, helpers_for(bytes), out_trace);
 }
 
 td_status *td_trace_read(const char *path, td_trace **out_trace)

@@ -37,6 +37,7 @@ typedef struct td_trace_thread {
     uint32_t number;
     char name[32]; /* printable; made up where the thread had none */
     uint64_t dropped;
+    int64_t n_events;
     int32_t rank; /* index in the trace's ranks, where it has some */
 } td_trace_thread;
 
@@ -125,6 +126,9 @@ td_status *td_trace_read(const char *path, td_trace **out_trace) TD_MUST_USE;
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
 /* The same of bytes that are the trace's now: it frees them as soon as it can, before events are put in order. */
 td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
+/* By so many further threads, rather than as many as there are cores for: the trace is the same. */
+td_status *td_trace_parse_by(const void *data, size_t bytes, const char *name, int helpers,
+                             td_trace **out_trace) TD_MUST_USE;
 void td_trace_destroy(td_trace *trace);
 
 /* For who fills in plans: the order that td_trace_find needs. */
