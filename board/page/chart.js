@@ -3,7 +3,7 @@ import { h, css, number } from "/dom.js";
 
 /* global uPlot */
 
-// options: {title, height, log, xLabel, time, load(range) -> Promise<[{name, colour, points: [[x, value, least, greatest, smoothed]]}]>}
+// options: {title, height, log, xLabel, time, load(range) -> Promise<[{name, colour, points: [[x, value, least, greatest, smoothed]], unit(y)?}]>}
 // `load` gets {from, to, pixels} and is asked again after each zoom, so that a zoomed chart has all its detail.
 export function chart(options) {
   const place = h("div"), note = h("div", { class: "legend" });
@@ -86,7 +86,7 @@ export function chart(options) {
       const column = u.data[3 * i + 3], x = u.data[0];
       let k = at ?? x.length - 1;
       while (k > 0 && (column[k] === undefined || column[k] === null)) k--;
-      return h("span", {}, h("i", { class: "swatch", style: { background: one.colour } }), `${one.name}: ${number(column[k], 5)}`,
+      return h("span", {}, h("i", { class: "swatch", style: { background: one.colour } }), `${one.name}: ${one.unit ? one.unit(column[k] ?? null) : number(column[k], 5)}`,
         x.length ? ` at ${options.time ? new Date(1000 * x[k]).toLocaleTimeString() : number(x[k])}` : "");
     }));
   }

@@ -1,64 +1,89 @@
-// The step trace: where the time of each recorded step went, over all devices.
+// The step trace: where the time of each recorded step went, over all devices; curves over steps; any step in detail.
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, table, empty, svg, bytes, ms, percent, colour, tip } from "/dom.js";
+import { CAUSES, curvesCard } from "/steps_curves.js";
+import { figures, microSteps, overlaps, oneStep } from "/steps_detail.js";
 
-const CAUSES = [["subgraph_ms", "ops", "#2f6fed"], ["copy_ms", "copies", "#e0752d"], ["wake_up_ms", "waking a lane", "#c9a227"], ["data_ms", "waiting for data", "#d1495b"], ["host_ms", "the run's own thread", "#8a63d2"], ["unknown_ms", "not recorded", "#7a8194"]];
-const WORK = [["data_wait_ms", "data wait"], ["forward_ms", "forward"], ["backward_ms", "backward"], ["update_ms", "update"], ["to_device_ms", "copies to devices"], ["to_host_ms", "copies to the host"],
-  ["all_reduce_ms", "all-reduce"], ["pull_ms", "pull"], ["push_ms", "push"], ["checkpoint_ms", "checkpoint"], ["callback_ms", "callback"], ["tail_ms", "tail"]];
+const MOST_BARS = 240;
 
 export async function show(place) {
-  const profile = await get("profile", { run: focusRun().id }).catch((error) => ({ error }));
+  const run = focusRun().id, profile = await get("profile", { run }).catch((error) => ({ error }));
   if (profile.error) {
     clear(place, empty("No step trace", profile.error.message.split("\n")[0], "tandem train CONFIG --profile\ntandem train CONFIG --set profile.steps=10-20"));
     return;
   }
-  const state = { step: null }, chosen = h("div");
+  const numbers = profile.steps.map((s) => s.step), chosen = h("div", { class: "card", "aria-live": "polite" }), lanePlace = h("div"), curvePlace = h("div");
+  const picture = h("div", { class: "card" }), state = { step: null, turn: 0 };
   const pick = (step) => { state.step = step; draw(); };
-  const picture = h("div", { class: "card" });
-  const draw = () => {
+  async function draw() {
+    const turn = ++state.turn, focused = document.activeElement?.dataset?.part;
     clear(picture, h("h2", {}, "Critical path of each step"), stacks(profile.steps, state.step, pick),
       h("div", { class: "legend" }, CAUSES.map(([, name, fill]) => h("span", {}, h("i", { class: "swatch", style: { background: fill } }), name))));
-    clear(chosen, oneStep(profile, state.step));
-  };
+    const detail = state.step === null ? { lanes: profile.lanes, parts: [figures(profile.average), microSteps(profile.average), overlaps(profile.overlaps)] }
+      : await oneStep(run, state.step).catch((error) => ({ lanes: profile.lanes, parts: [h("p", { class: "bad" }, error.message)] }));
+    if (turn !== state.turn) return;
+    clear(chosen, chooser(numbers, state.step, pick), detail.parts);
+    clear(lanePlace, lanes(detail.lanes, state.step === null ? "Lanes: work, and what idle time waited for" : `Lanes in step ${state.step}: work, and what idle time waited for`));
+    if (focused) chosen.querySelector(`[data-part="${focused}"]`)?.focus();
+  }
   const trace = profile.trace;
   clear(place, h("p", { class: "lead" }, `${profile.steps.length} steps, ${trace.records} records, clock error ${trace.clock_error_ns} ns. Every nanosecond of a step's interval has one cause; a press on a bar shows that step.`),
     (trace.dropped > 0 || trace.cut) && h("div", { class: "note" }, trace.dropped > 0 ? `${trace.dropped} records were dropped for want of room: times are short of them.` : "The file was cut off: what is before the cut is shown."),
-    picture, chosen, lanes(profile), subgraphs(profile));
-  draw();
+    picture, curvePlace, chosen, lanePlace, subgraphs(profile));
+  const curves = curvesCard(run, curvePlace);
+  await Promise.all([draw(), curves.ready]);
+  return curves.end;
 }
 
-function stacks(steps, chosen, pick) {
-  const width = Math.max(640, steps.length * 24), most = Math.max(...steps.map((s) => s.interval_ms), 1e-9), slot = (width - 60) / Math.max(1, steps.length);
-  const columns = steps.map((step, i) => {
+// Which step is shown below: all of them (their average), or one.
+function chooser(numbers, step, pick) {
+  const at = numbers.indexOf(step), move = (by) => pick(numbers[at < 0 ? (by > 0 ? 0 : numbers.length - 1) : at + by]);
+  const field = h("input", { type: "number", "aria-label": "Step", "data-part": "step", min: numbers[0], max: numbers[numbers.length - 1], value: step ?? "", placeholder: "all",
+    onchange: (event) => {
+      const wanted = Number(event.target.value);
+      pick(event.target.value === "" ? null : numbers.reduce((near, n) => (Math.abs(n - wanted) < Math.abs(near - wanted) ? n : near), numbers[0]));
+    } });
+  return h("div", { class: "card-head" }, h("h2", {}, step === null ? "Average step" : `Step ${step}`),
+    h("button", { "data-part": "before", disabled: at === 0 || !numbers.length, onclick: () => move(-1) }, "before"), field,
+    h("button", { "data-part": "next", disabled: at === numbers.length - 1 || !numbers.length, onclick: () => move(1) }, "next"),
+    h("button", { "data-part": "average", "aria-pressed": String(step === null), onclick: () => pick(null) }, "average"));
+}
+
+// Bars of many steps stand for several each: their mean, and a press shows the slowest of them.
+function gather(steps) {
+  const each = Math.ceil(steps.length / MOST_BARS), bars = [];
+  for (let i = 0; i < steps.length; i += each) {
+    const some = steps.slice(i, i + each), mean = (of) => some.reduce((sum, s) => sum + of(s), 0) / some.length;
+    const slowest = some.reduce((a, b) => (b.interval_ms > a.interval_ms ? b : a));
+    bars.push({ label: some.length > 1 ? `steps ${some[0].step} to ${some[some.length - 1].step}, mean` : `step ${some[0].step}`, first: some[0].step, step: slowest.step, holds: (n) => n !== null && n >= some[0].step && n <= some[some.length - 1].step,
+      interval_ms: mean((s) => s.interval_ms), causes: CAUSES.map(([key]) => mean((s) => s.critical_path[key])) });
+  }
+  return bars;
+}
+
+function stacks(all, chosen, pick) {
+  const steps = gather(all), width = Math.max(Math.min(1000, innerWidth - 56), steps.length * 24), most = Math.max(...steps.map((s) => s.interval_ms), 1e-9), slot = (width - 60) / Math.max(1, steps.length);
+  const columns = steps.map((bar, i) => {
     let y = 190;
-    const parts = CAUSES.map(([key, name, fill]) => {
-      const value = step.critical_path[key], height = (170 * value) / most;
+    const on = bar.holds(chosen), press = () => pick(on ? null : bar.step);
+    const parts = CAUSES.map(([, name, fill], k) => {
+      const height = (170 * bar.causes[k]) / most;
       y -= height;
-      return svg("rect", { x: 54 + i * slot, width: Math.max(1, slot - 4), y, height: Math.max(0, height), fill, opacity: chosen === null || chosen === step.step ? 1 : 0.35,
-        onpointermove: (event) => tip(event, `step ${step.step}: ${ms(step.interval_ms)}\n${name} ${ms(value)}`), onpointerleave: (event) => tip(event, "") });
+      return svg("rect", { x: 54 + i * slot, width: Math.max(1, slot - 4), y, height: Math.max(0, height), fill, opacity: chosen === null || on ? 1 : 0.35,
+        onpointermove: (event) => tip(event, `${bar.label}: ${ms(bar.interval_ms)}\n${name} ${ms(bar.causes[k])}`), onpointerleave: (event) => tip(event, "") });
     });
-    const group = svg("g", { role: "button", tabindex: "0", "aria-label": `step ${step.step}, ${ms(step.interval_ms)}`, "aria-pressed": String(chosen === step.step), cursor: "pointer",
-      onclick: () => pick(chosen === step.step ? null : step.step), onkeydown: (event) => { if (event.key === "Enter") pick(chosen === step.step ? null : step.step); } }, parts,
-    i % Math.ceil(steps.length / 20) === 0 && svg("text", { x: 54 + i * slot + slot / 2 - 2, y: 206, "font-size": 11, "text-anchor": "middle", fill: "currentColor" }, step.step));
-    return group;
+    return svg("g", { role: "button", tabindex: "0", "aria-label": `${bar.label}, ${ms(bar.interval_ms)}`, "aria-pressed": String(on), cursor: "pointer",
+      onclick: press, onkeydown: (event) => { if (event.key === "Enter") press(); } }, parts,
+    i % Math.ceil(steps.length / 20) === 0 && svg("text", { x: 54 + i * slot + slot / 2 - 2, y: 206, "font-size": 11, "text-anchor": "middle", fill: "currentColor" }, bar.first));
   });
   return h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Steps" }, svg("svg", { viewBox: `0 0 ${width} 212`, width: steps.length > 40 ? width : "100%", height: steps.length > 40 ? 212 : undefined, role: "group", "aria-label": "Critical path of each step" },
     svg("text", { x: 48, y: 24, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, ms(most)), svg("text", { x: 48, y: 192, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, "0"), columns));
 }
 
-function oneStep(profile, chosen) {
-  const step = profile.steps.find((s) => s.step === chosen) ?? profile.average;
-  return h("div", { class: "card" }, h("h2", {}, chosen === null ? "Average step" : `Step ${chosen}`),
-    h("div", { class: "figures" }, figure("interval", ms(step.interval_ms)), figure("from admission to end", ms(step.span_ms)), figure("to devices", bytes(step.to_device_bytes, true)), figure("to the host", bytes(step.to_host_bytes, true)),
-      WORK.filter(([key]) => step[key] > 0).map(([key, name]) => figure(name, ms(step[key])))),
-    h("p", { class: "lead" }, "Work of a kind is summed over lanes, which may work at the same time."));
-}
-const figure = (name, value) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name));
-
-function lanes(profile) {
+function lanes(list, title) {
   const names = ["busy", ...CAUSES.map(([, name]) => name)];
-  return h("div", { class: "card" }, h("h2", {}, "Lanes: work, and what idle time waited for"), h("div", { class: "bars" }, profile.lanes.map((lane) => {
+  return h("div", { class: "card" }, h("h2", {}, title), h("div", { class: "bars" }, list.map((lane) => {
     const whole = lane.busy_ms + lane.idle_ms || 1;
     const parts = [["busy", lane.busy_ms, "#2a9d6f"], ...CAUSES.map(([key, name, fill]) => [`idle: ${name}`, lane.idle_by_cause[key], fill])];
     return h("div", { class: "row" }, h("span", { class: "name" }, lane.name), h("span", { class: "track", role: "img", "aria-label": `${lane.name} busy ${percent(lane.busy_ms / whole)}` },

@@ -86,6 +86,12 @@ def digits(number, precision):
     return float(f"{number:.{precision}g}")
 
 
+def as_ms(t):
+    """As the page writes a time."""
+    short = lambda x: f"{float(f'{x:.3g}'):.10g}"
+    return f"{t / 1000:.3g} s" if t >= 1000 else f"{short(t)} ms" if t >= 1 or t == 0 else f"{short(t * 1e3)} µs" if t >= 1e-3 else f"{short(t * 1e6)} ns"
+
+
 def check_numbers(page, served, folder, one, tandem):
     summary = json.loads((folder / "one/summary.json").read_text())
     open_page(page, served, "lineage", f"?run={one}")
@@ -165,6 +171,42 @@ def check_timeline(page, served, one):
     page.wait("document.querySelector('canvas.surface').toDataURL() !== %s" % json.dumps(before), "the timeline moves by keys")
 
 
+def press(place, label):
+    return f"[...document.querySelectorAll('{place} button')].find((b) => b.textContent === '{label}').click()"
+
+
+def check_steps(page, served, run):
+    """Curves over steps, any step in detail, and its micro-steps: the numbers of the interface, which are tandem profile's."""
+    name = next(r["name"] for r in served.get("runs")["runs"] if r["id"] == run)
+    curves, profile = served.get("curves", run=name), served.get("profile", run=name)
+    open_page(page, served, "steps", f"?run={run}")
+    card = "[...document.querySelectorAll('section.card')].find((c) => c.textContent.includes('Over steps'))"
+    last = f"interval: {as_ms(curves['step']['interval_ms'][-1])} at {curves['steps'][-1]}"
+    page.wait(f"{card}.textContent.includes({json.dumps(last)})", last)
+    groups = page.value(f"[...{card}.querySelectorAll('option')].map((o) => o.textContent)")
+    need(groups == ["what steps did", "critical path, by cause", "subgraphs and copies", "lanes at work", "at work at the same time"], f"curves of every kind: {groups}")
+    page.value(f"(() => {{ const s = {card}.querySelector('select'); s.value = '3'; s.dispatchEvent(new Event('change')); }})()")
+    page.wait(f"{card}.textContent.includes({json.dumps(curves['lanes'][0]['name'] + ': ' + as_ms(curves['lanes'][0]['busy_ms'][-1]))})", "a lane's curve")
+    before = page.value(f"{card}.querySelector('.legend').children.length")
+    page.value(f"{card}.querySelector('.marks button').click()")
+    page.wait(f"{card}.querySelector('.legend').children.length === {before - 1}", "a curve can be left out")
+
+    step = served.get("step", run=name, step=curves["steps"][1])
+    page.value(press("#page", "next"))
+    page.wait(f"document.getElementById('page').textContent.includes('Step {curves['steps'][0]}') && document.querySelector('svg.wide-picture')", "the first step")
+    page.value("document.querySelector('svg [role=button]:nth-of-type(2)').dispatchEvent(new MouseEvent('click'))")
+    page.wait(f"[...document.querySelectorAll('h2')].some((t) => t.textContent === 'Step {curves['steps'][1]}')", "a press on a bar chooses a step")
+    shown = page.value("[...document.querySelectorAll('#page .figure')].map((f) => f.textContent)")
+    need(as_ms(step["step"]["interval_ms"]) + "interval" in shown and as_ms(step["step"]["backward_ms"]) + "backward" in shown, f"the step's figures: {shown}")
+    rows = page.value("[...document.querySelectorAll('[aria-label=\"Micro-steps\"] tbody tr')].map((r) => r.textContent)")
+    need(len(rows) == 2 and all(as_ms(m["forward_ms"]) in row for m, row in zip(step["step"]["micro_steps"], rows)), f"the micro-steps' rows: {rows}")
+    pairs = page.value("[...document.querySelectorAll('[aria-label=\"At the same time\"] tbody tr')].map((r) => r.textContent)")
+    need(sorted(pairs) == sorted(o["a"] + o["b"] + as_ms(o["ms"]) for o in step["overlaps"] if o["ms"] > 0), f"pairs at work together: {pairs}")
+    page.value(press("#page", "average"))
+    page.wait("[...document.querySelectorAll('h2')].some((t) => t.textContent === 'Average step')", "back to the average")
+    need(as_ms(profile["average"]["interval_ms"]) in page.value("document.querySelector('#page .figure').textContent"), "the average interval")
+
+
 def check_live(page, served, folder):
     open_page(page, served, "runs")
     page.wait("document.getElementById('live').textContent === 'live'")
@@ -214,6 +256,7 @@ def drive(browser, served, folder, tandem, axe):
     check_landscape(page, served, folder, one)
     check_scalars(page, served)
     check_timeline(page, served, one)
+    check_steps(page, served, next(run["id"] for run in runs if run["name"] == "two"))
     check_live(page, served, folder)
     wrong = page.wrong + check_narrow(browser, served, one)
     need(not wrong, "\n".join(wrong))
@@ -268,7 +311,7 @@ def main():
             train_for_pictures(tandem, folder)
         else:
             train(tandem, folder, "one")
-            train(tandem, folder, "two", ["train.seed=2", "optimizer[0].lr=0.02"])
+            train(tandem, folder, "two", ["train.seed=2", "optimizer[0].lr=0.02", "train.accumulate=2"])
             add_hostile(folder)
         with Served(tandem, folder) as served, chromium.Browser() as browser:
             if not browser.starts():
