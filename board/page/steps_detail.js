@@ -31,11 +31,11 @@ export function overlaps(pairs) {
 
 // The critical path and when each subgraph ran, on the step's own time.
 function pathPicture(answer) {
-  const width = 1000, left = 190, row = 18, end = Math.max(answer.step.interval_ms, ...answer.subgraphs.map((s) => s.to_ms), 1e-9);
+  const width = 1000, left = 236, row = 18, end = Math.max(answer.step.interval_ms, ...answer.subgraphs.map((s) => s.to_ms), 1e-9);
   const begin = Math.min(0, ...answer.subgraphs.map((s) => s.from_ms), ...answer.critical_path.map((p) => p.from_ms));
   const x = (t) => left + ((width - left - 8) * (t - begin)) / (end - begin);
   const hover = (text) => ({ onpointermove: (event) => tip(event, text), onpointerleave: (event) => tip(event, "") });
-  const name = (text, y) => svg("text", { x: left - 8, y: y + 12, "font-size": 12, "text-anchor": "end", fill: "currentColor" }, text.length > 26 ? `${text.slice(0, 25)}…` : text);
+  const name = (text, y) => svg("text", { x: left - 8, y: y + 12, "font-size": 12, "text-anchor": "end", fill: "currentColor" }, text.length > 30 ? `${text.slice(0, 29)}…` : text);
   const path = answer.critical_path.map((p) => svg("rect", { x: x(p.from_ms), width: Math.max(0.8, x(p.from_ms + p.ms) - x(p.from_ms)), y: 4, height: row - 4,
     fill: (CAUSES[CAUSE_OF[p.cause] ?? 5])[2], ...hover(`${p.name ?? p.cause}: ${ms(p.ms)}\n${p.because}`) }));
   const runs = [...answer.subgraphs].sort((a, b) => a.from_ms - b.from_ms).slice(0, 60), on = new Set(answer.critical_path.map((p) => p.subgraph));
