@@ -8,6 +8,7 @@
 #include "cli/ledger_view.h"
 #include "cli/plan_view.h"
 #include "cli/recompute_view.h"
+#include "runtime/remote.h"
 
 static td_status *print_text(td_status *status, char *text, FILE *out)
 {
@@ -115,6 +116,7 @@ static td_status *run(const td_arguments *arguments)
     td_config *config = NULL;
     td_setup setup;
     td_plan *plan = NULL;
+    td_remote job;
     for (size_t i = 0; td_argument_flag(arguments, "--json") && i < sizeof texts / sizeof *texts; i++)
         if (td_argument(arguments, texts[i]))
             return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "plan: %s is text; it has no --json", texts[i]),
@@ -122,7 +124,7 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
-        td_distributed_plan_options(setup.root, &setup.options);
+        td_distributed_plan_options(setup.root, &setup.options, &job);
         setup.options.keep_dumps = td_argument(arguments, "--dump") != NULL;
         status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
         if (!status)

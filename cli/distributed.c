@@ -210,17 +210,23 @@ void td_distributed_options(const td_distributed *d, td_section root, td_train_o
     if (!d->job)
         return;
     options->remote = td_job_remote(d->job);
+    options->shard_optimizer = td_section_bool(root, "ps.shard_optimizer");
     options->replicas = 0; /* of the window's, those that this worker runs */
     for (int32_t r = 0; r < td_job_replicas(d->job); r++)
         options->replicas += td_job_replica_worker(d->job, r) == td_job_worker(d->job);
 }
 
-void td_distributed_plan_options(td_section root, td_train_options *options)
+void td_distributed_plan_options(td_section root, td_train_options *options, td_remote *job)
 {
-    static const td_remote nobody = {.own = 1}; /* a plan asks it nothing */
+    *job = (td_remote){.own = 1}; /* a plan asks it nothing */
     options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
-    if (options->serve_embedding)
-        options->remote = &nobody;
+    options->shard_optimizer = td_section_bool(root, "ps.shard_optimizer") && options->replicas > 1;
+    if (options->shard_optimizer) {
+        job->workers = job->replicas = options->replicas;
+        options->replicas = 1;
+    }
+    if (options->serve_embedding || options->shard_optimizer)
+        options->remote = job;
 }
 
 /* What about the ranks' cores will hurt, and the flag that mends it. */

@@ -276,6 +276,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
         print_remarks(json, out);
         status = td_ledger_print(plan, out);
         td_served_print(setup->root, plan, out);
+        td_shared_print(setup->root, plan, out);
     }
     json_decref(json);
     return status;

@@ -76,3 +76,25 @@ void td_served_print(td_section root, const td_plan *plan, FILE *out)
         fprintf(out, "  hash tables are this process's own, beyond the memory above, as rows begin; under mpirun its "
                      "servers have them\n");
 }
+
+void td_shared_print(td_section root, const td_plan *plan, FILE *out)
+{
+    char most[TD_UNIT_TEXT], whole[TD_UNIT_TEXT];
+    int64_t bytes = 0, one = 0, all = 0, largest = 0;
+    int32_t workers = 0;
+    if (!td_section_bool(root, "ps.shard_optimizer"))
+        return;
+    for (; td_plan_shared_state(plan, workers, &bytes, &one); workers++) {
+        largest = bytes > largest ? bytes : largest;
+        all = one;
+    }
+    if (workers)
+        fprintf(out,
+                "\n  ps.shard_optimizer: each of %d workers keeps at most %s of the %s of optimizer state of dense "
+                "parameters; the memory above is worker 0's\n",
+                workers, td_format_bytes(most, (double)largest), td_format_bytes(whole, (double)all));
+    else
+        fprintf(out,
+                "\n  ps.shard_optimizer: nobody shares anything with one worker; train.replicas: N shows what each "
+                "of N has\n");
+}

@@ -183,7 +183,7 @@ static td_status *save_alone(td_training *training)
     return NULL;
 }
 
-/* In a job the first worker writes, while the others wait: what is written is what all have after the same window. */
+/* In a job the first worker writes, while the others give it what it has not, and wait: what is written is what all have after the same window. */
 static td_status *save(td_training *training)
 {
     const bool kept = td_section_int(training->setup->root, "checkpoint.keep") > 0;
@@ -193,6 +193,8 @@ static td_status *save(td_training *training)
     TD_TRY(td_distributed_meet(training->setup->distributed));
     if (training->setup->distributed->leads)
         TD_TRY(save_alone(training));
+    else if (kept)
+        TD_TRY(td_store_lend(training->store));
     TD_TRY(td_distributed_meet(training->setup->distributed));
     training->marks.whole = training->marks.begun;
     return NULL;

@@ -3,8 +3,8 @@
  *
  * State order comes from declared reads and writes: whoever reads a parameter or state runs before the one op that writes
  * it (the update), unless it declares that it reads what that op leaves (TD_PORT_AFTER); two writers of one state have no
- * order, so they are an error. But one op may write what the writer has left (both flags: settle_update); whoever reads after the
- * writer then reads after that one. In a plan every update also follows the loss, and a node that is to run late follows the value that
+ * order, so they are an error. But one op may write what the writer has left (both flags: settle_update, rank_gather); whoever reads
+ * after the writer then reads after that one. Where nothing else writes, it is the writer. In a plan every update also follows the loss, and a node that is to run late follows the value that
  * it names (td_node.after). */
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,10 @@ static td_status *find_writers(const td_graph *graph, int32_t *writer, int32_t *
             *mine = n;
         }
     }
-    for (int64_t v = 0; v < graph->n_values; v++)
+    for (int64_t v = 0; v < graph->n_values; v++) {
+        writer[v] = writer[v] < 0 ? last[v] : writer[v];
         last[v] = last[v] < 0 ? writer[v] : last[v];
+    }
     return NULL;
 }
 

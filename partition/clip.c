@@ -1,11 +1,12 @@
 /* Pass: clipping by the norm of all gradients together (td_train_options.clip_norm). Each parameter's gradient gets a sum of its
  * squares where it is, "<parameter>/squares"; one node, "clip", makes the factor and the norm of all sums; "<parameter>/clip"
  * scales, and its result is what the update reads. The norm becomes the last of the plan's outputs. Of served tables the owners tell
- * the squares, and they scale (exchange.c, update.c). */
+ * the squares, and they scale (exchange.c, update.c). Where the workers of a job share optimizer state, each has the squares of its
+ * stretches, and "workers/squares" makes those of all of it (shard.h). */
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 typedef struct clipping {
     td_plan *plan;
@@ -45,6 +46,27 @@ static void list_parameters(clipping *c)
     }
 }
 
+/* The squares of each shared parameter's stretch here become those of all of it. */
+static td_status *combine(const clipping *c)
+{
+    td_value **values = NULL;
+    int32_t n = 0;
+    if (!td_plan_is_sharded(c->plan))
+        return NULL;
+    TD_TRY(TD_NEW(values, c->n + 1));
+    for (int32_t i = 0; i < c->n; i++)
+        if (td_plan_shard_of(c->plan, c->parameters[i]))
+            values[n++] = &c->inputs[1 + i];
+    td_status *status = td_shard_combine(c->plan, "workers/squares", values, n);
+    for (int32_t i = 0; i < c->n && !status; i++) {
+        td_plan_shard *shard = td_plan_shard_of(c->plan, c->parameters[i]);
+        if (shard)
+            shard->squares = c->inputs[1 + i].id;
+    }
+    td_free(values);
+    return status;
+}
+
 static td_status *clip(clipping *c, double clip_norm)
 {
     td_plan *plan = c->plan;
@@ -62,6 +84,7 @@ static td_status *clip(clipping *c, double clip_norm)
         else
             TD_TRY(add_node(c, c->parameters[i], "squares", "gradient_squares", &gradient, 1, &c->inputs[1 + i]));
     }
+    TD_TRY(combine(c));
     const td_attr attrs[1] = {TD_FLOAT("clip_norm", clip_norm)};
     td_graph_add(graph, "clip_factor", "clip", c->inputs, 1 + c->n, attrs, 1, outputs, 2);
     if (graph->failed)

@@ -13,13 +13,15 @@
  * Where an update waits for something about all gradients (clipping, steps that may be left out), "ps/offer" takes those of served
  * tables to their owners and brings back their squares.
  *
+ * Where workers share optimizer state (shard.h), each gets the sums of its stretch of a bucket alone.
+ *
  * Sends take part in every micro-batch, for its loss, and in a replica's last, for its gradients; sums are there in the window's
  * last (window.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 enum { BUCKETS = 8, LEAST_BUCKET_BYTES = 256 << 10 };
 
@@ -29,12 +31,14 @@ typedef struct summand {
     const char *name;
     int64_t bytes;      /* of its gradient */
     int64_t rows_bytes; /* of a row-sparse one: count, keys and rows, each a multiple of 8 */
+    int64_t elements;   /* of a dense one */
 } summand;
 
 /* The loss: the first of all; or gradients. */
 typedef struct bucket {
     int32_t index, first, n; /* of the summands; of the loss -1, 1 */
     td_value sent;
+    int64_t *bounds; /* [workers + 1]: where their stretches begin; NULL: they have all of it */
 } bucket;
 
 typedef struct exchange {
@@ -84,6 +88,7 @@ static summand describe(const td_plan *plan, int32_t parameter, const int32_t *d
         s.bytes += bytes[i];
         s.rows_bytes += graph->values[gradient].kind == TD_ROW_SPARSE ? (bytes[i] + 7) / 8 * 8 : 0;
     }
+    s.elements = s.rows_bytes ? 0 : s.bytes / (int64_t)sizeof(float);
     return s;
 }
 
@@ -120,6 +125,30 @@ static void cut(exchange *e)
     }
 }
 
+/* Cuts a bucket for the workers, and notes what of its parameters each has. */
+static td_status *share(const exchange *e, const td_plan_request *request, bucket *b)
+{
+    td_plan *plan = e->plan;
+    int64_t *elements = NULL, *grains = NULL, at = 0;
+    td_status *status = TD_NEW(b->bounds, plan->shard_workers + 1);
+    if (!status)
+        status = TD_NEW(elements, b->n);
+    if (!status)
+        status = TD_NEW(grains, b->n);
+    for (int32_t i = 0; i < b->n && !status; i++) {
+        elements[i] = e->summands[b->first + i].elements;
+        grains[i] = td_shard_grain(plan, request, e->summands[b->first + i].parameter, elements[i]);
+    }
+    if (!status)
+        td_shard_cut(elements, grains, b->n, plan->shard_workers, b->bounds);
+    for (int32_t i = 0; i < b->n && !status; at += elements[i++])
+        if (elements[i])
+            status = td_shard_add(plan, e->summands[b->first + i].parameter, b->index, at, elements[i], b->bounds);
+    td_free(elements);
+    td_free(grains);
+    return status;
+}
+
 /* ---- nodes ------------------------------------------------------------------------------------------------------------------------ */
 
 static td_value value_of(const exchange *e, const bucket *b, int32_t i)
@@ -139,6 +168,11 @@ static td_status *add_node(const exchange *e, const char *op, const char *name, 
     return e->plan->graph->failed ? td_graph_check(e->plan->graph) : NULL;
 }
 
+static int32_t n_bounds(const exchange *e, const bucket *b)
+{
+    return b->bounds ? e->plan->shard_workers + 1 : 0;
+}
+
 static td_status *add_send(exchange *e, bucket *b)
 {
     int64_t rows_bytes = 0;
@@ -147,19 +181,21 @@ static td_status *add_send(exchange *e, bucket *b)
         e->inputs[1 + i] = value_of(e, b, i);
         rows_bytes += b->first < 0 ? 0 : e->summands[b->first + i].rows_bytes;
     }
-    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("rows_bytes", rows_bytes)};
-    return add_node(e, "rank_send", "send", b, 1 + b->n, attrs, 2, &b->sent, 1);
+    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("rows_bytes", rows_bytes),
+                             TD_INTS("bounds", b->bounds, n_bounds(e, b))};
+    return add_node(e, "rank_send", "send", b, 1 + b->n, attrs, b->bounds ? 3 : 2, &b->sent, 1);
 }
 
 static td_status *add_sum(exchange *e, const bucket *b)
 {
     td_plan *plan = e->plan;
-    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("outputs", b->n), TD_INT("replicas", e->replicas)};
+    const td_attr attrs[] = {TD_INT("bucket", b->index), TD_INT("outputs", b->n), TD_INT("replicas", e->replicas),
+                             TD_INTS("bounds", b->bounds, n_bounds(e, b)), TD_INT("worker", plan->shard_worker)};
     e->inputs[0] = e->buckets[e->n_buckets - 1].sent;
     e->inputs[1] = b->index ? (td_value){plan->graph, plan->loss} : TD_NO_VALUE;
     for (int32_t i = 0; i < b->n; i++)
         e->inputs[2 + i] = value_of(e, b, i);
-    TD_TRY(add_node(e, "rank_sum", "sum", b, 2 + b->n, attrs, 3, e->outputs, b->n));
+    TD_TRY(add_node(e, "rank_sum", "sum", b, 2 + b->n, attrs, b->bounds ? 5 : 3, e->outputs, b->n));
     if (!b->index)
         plan->loss = e->outputs[0].id;
     for (int32_t i = 0; i < b->n && b->index; i++) {
@@ -170,10 +206,12 @@ static td_status *add_sum(exchange *e, const bucket *b)
     return NULL;
 }
 
-static td_status *add_sums(exchange *e)
+static td_status *add_sums(exchange *e, const td_plan_request *request)
 {
     TD_TRY(list_summands(e));
     cut(e);
+    for (int32_t b = 1; b < e->n_buckets && td_plan_is_sharded(e->plan); b++)
+        TD_TRY(share(e, request, &e->buckets[b]));
     for (int32_t b = 0; b < e->n_buckets; b++)
         TD_TRY(add_send(e, &e->buckets[b]));
     for (int32_t b = 0; b < e->n_buckets; b++)
@@ -224,6 +262,8 @@ td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
     if (!plan->training || !plan->in_job)
         return NULL;
     exchange e = {.plan = plan, .replicas = plan->all_replicas};
+    plan->shard_workers = request->options->shard_optimizer && request->workers > 1 ? request->workers : 0;
+    plan->shard_worker = request->worker;
     td_status *status = TD_NEW(e.inputs, plan->n_gradients + BEFORE + 1);
     if (!status)
         status = TD_NEW(e.outputs, plan->n_gradients + 1);
@@ -233,13 +273,15 @@ td_status *td_pass_exchange(td_plan *plan, const td_plan_request *request)
         status = TD_NEW(e.buckets, plan->n_gradients + 2);
     plan->graph->phase = TD_BACKWARD;
     if (!status)
-        status = add_sums(&e);
+        status = add_sums(&e, request);
     if (!status && td_options_wait_for_gradients(request->options))
         status = add_offer(&e);
     plan->graph->phase = TD_FORWARD;
     td_free(e.inputs);
     td_free(e.outputs);
     td_free(e.summands);
+    for (int32_t b = 0; b < e.n_buckets; b++)
+        td_free(e.buckets[b].bounds);
     td_free(e.buckets);
     return status;
 }

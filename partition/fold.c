@@ -8,12 +8,15 @@
  * (td_plan_node.before_last); the norm's squares, and the search for what is not finite, are of what the update will see. A rule that
  * is not elementwise keeps its own op, with a copy after it ("copy_out"). Nothing here changes a bit: each part of the pass rounds as the op that it stands for.
  *
+ * What the workers of a job share (shard.h) is updated by its rule's op, which the other workers' stretches follow; then it is copied out.
+ *
  * What is read elsewhere stays: a gradient that somebody else wants in f32 is still made. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "graph/ops/update_part.h"
 #include "partition/offload.h"
+#include "partition/shard.h"
 
 typedef struct folding {
     td_plan *plan;
@@ -220,7 +223,7 @@ static void note_copy(folding *f, int32_t parameter, td_value copy)
 }
 
 /* The rule's own op stays; its result is copied out after it. */
-static td_status *copy_after(folding *f, int32_t update, int32_t parameter, td_dtype dtype)
+static td_status *copy_after(folding *f, int32_t parameter, td_dtype dtype, const char *cause)
 {
     const td_value input = {f->graph, parameter};
     const td_attr attr = TD_STRING("dtype", td_dtype_name(dtype));
@@ -231,7 +234,14 @@ static td_status *copy_after(folding *f, int32_t update, int32_t parameter, td_d
     td_free(name);
     if (f->graph->failed)
         return td_graph_check(f->graph);
-    TD_TRY(place_like(f, update));
+    TD_TRY(td_plan_follow(f->plan));
+    td_plan_node *p = &f->plan->nodes[f->graph->n_nodes - 1];
+    f->graph->nodes[f->graph->n_nodes - 1].delayed = f->graph->values[parameter].delayed;
+    p->device = f->plan->values[copy.id].device = f->plan->host;
+    p->lane = TD_QUEUE_COMPUTE;
+    p->cause = td_strdup(cause);
+    if (!p->cause)
+        return no_memory(f->graph->values[parameter].name);
     note_copy(f, parameter, copy);
     return NULL;
 }
@@ -281,10 +291,17 @@ static td_status *fold_all(folding *f)
         if (parameter < 0 || !f->plan->values[parameter].offloaded || !is_float(f->graph->values[parameter].dtype))
             continue;
         td_dtype dtype = f->folded->dtype[parameter];
+        if (td_plan_shard_of(f->plan, parameter))
+            continue;
         if (td_rule_is_elementwise(rule))
             TD_TRY(fold_update(f, n, dtype));
         else if (is_narrow(dtype))
-            TD_TRY(copy_after(f, n, parameter, dtype));
+            TD_TRY(copy_after(f, parameter, dtype, f->plan->nodes[n].cause));
+    }
+    for (int32_t i = 0; i < f->plan->n_shards; i++) {
+        const int32_t parameter = f->plan->shards[i].parameter;
+        if (f->plan->values[parameter].offloaded && is_narrow(f->folded->dtype[parameter]))
+            TD_TRY(copy_after(f, parameter, f->folded->dtype[parameter], "ps.shard_optimizer brings its shares here"));
     }
     return NULL;
 }

@@ -71,7 +71,8 @@ static void choose_views(td_plan *plan)
         td_plan_value *v = &plan->values[node->outputs[0]];
         v->storage = TD_ALIAS;
         v->root = node->inputs[0];
-        v->begin_bytes = td_attr_int(node->attrs, node->n_attrs, "begin", 0) *
+        const int64_t before = plan->values[v->root].held ? plan->values[v->root].first : 0;
+        v->begin_bytes = (td_attr_int(node->attrs, node->n_attrs, "begin", 0) - before) *
                          (int64_t)td_dtype_bytes(plan->graph->values[node->outputs[0]].dtype);
         v->doubled = false;
     }

@@ -4,13 +4,15 @@
  * all but as many as the device has room for (auto; the planner tries how many: runtime/planning.c). What stays on the device is what
  * forward reads first: its gradients come last and it is needed again first, so its way to the host and back would be waited for. In
  * that order, which depends on the graph alone, one parameter lies where the share ends: it is split at a block (split.c) where its
- * update can be made in two places, and goes whole where not, which the plan says (td_plan.unsplit). */
+ * update can be made in two places, and goes whole where not, which the plan says (td_plan.unsplit).
+ *
+ * What the workers of a job share (shard.h) is the host's, whatever offload.optimizer says: it travels between hosts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/glob.h"
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 static const td_option_entry *rule_of(const td_plan_request *request, const char *name)
 {
@@ -25,13 +27,15 @@ static const td_option_entry *rule_of(const td_plan_request *request, const char
 static const td_option_entry *rule_of_update(const td_plan *plan, const td_plan_request *request, const td_node *update)
 {
     const td_option_entry *own = rule_of(request, update->name);
-    return own && !td_glob_match(own->match, plan->graph->values[update->inputs[0]].name) ? own : NULL;
+    return own && !td_glob_match(own->match, plan->graph->values[td_plan_updated(plan, update)].name) ? own : NULL;
 }
 
 char *td_why_offloaded(const td_plan *plan, const td_plan_request *request, const td_node *update)
 {
     const td_option_entry *rule = rule_of_update(plan, request, update);
     const td_train_options *options = request->options;
+    if (td_plan_shard_of(plan, td_plan_updated(plan, update)))
+        return td_strdup("ps.shard_optimizer shares its update out among the workers");
     if (rule)
         return td_format("%s says so", rule->cause);
     if (options->offload_optimizer == TD_OFFLOAD_AUTO)
@@ -79,6 +83,27 @@ static td_status *apply_rule(td_plan *plan, const td_option_entry *rule, const t
     if (!takes_dense(plan, update))
         return refuse(plan, update, rule->cause);
     offload(plan, update->inputs[0]);
+    return NULL;
+}
+
+/* Shared parameters are the host's. A rule may not say otherwise of one that this worker updates. */
+static td_status *offload_shared(td_plan *plan, const td_plan_request *request)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes && plan->n_shards; n++) {
+        const td_node *update = &plan->graph->nodes[n];
+        if (!td_rule_find(update->op->name) || !td_plan_shard_of(plan, td_plan_updated(plan, update)))
+            continue;
+        const td_option_entry *rule = rule_of_update(plan, request, update);
+        if (rule && !plan->sites[td_plan_find_site(plan->sites, plan->n_sites, plan->host, plan->standard, rule->value)]
+                         .is_host)
+            return td_status_help(TD_ERROR(TD_UNSUPPORTED,
+                                           "%s puts \"%s\" on %s: what ps.shard_optimizer shares is updated on %s",
+                                           rule->cause, update->name, rule->value, plan->sites[plan->host].name),
+                                  "leave the rule or ps.shard_optimizer out");
+    }
+    for (int32_t i = 0; i < plan->n_shards; i++)
+        if (!plan->sites[plan->values[plan->shards[i].parameter].device].is_host)
+            offload(plan, plan->shards[i].parameter);
     return NULL;
 }
 
@@ -209,7 +234,7 @@ static td_status *choose(td_plan *plan, const td_plan_request *request, movable 
         const td_node *update = &plan->graph->nodes[n];
         if (update->phase != TD_UPDATE || !update->n_inputs || update->inputs[0] < 0 || /* a question to servers */
             plan->graph->values[update->inputs[0]].class != TD_CLASS_PARAMETER ||
-            plan->sites[plan->values[update->inputs[0]].device].is_host)
+            td_plan_shard_of(plan, update->inputs[0]) || plan->sites[plan->values[update->inputs[0]].device].is_host)
             continue;
         int32_t parameter = update->inputs[0];
         const td_option_entry *rule = rule_of_update(plan, request, update);
@@ -232,7 +257,9 @@ td_status *td_place_offloaded(td_plan *plan, const td_plan_request *request)
     movable *all = NULL;
     int32_t n = 0;
     TD_TRY(TD_NEW(all, plan->graph->n_nodes + 1));
-    td_status *status = choose(plan, request, all, &n);
+    td_status *status = offload_shared(plan, request);
+    if (!status)
+        status = choose(plan, request, all, &n);
     if (!status && n)
         status = move(plan, request, all, n);
     td_free(all);

@@ -7,13 +7,15 @@
  *
  * What is looked at is the gradient before casts, in the fewest bytes. In place of a row-sparse gradient, which a fused update
  * never writes down, it is what the lookup's backward reads; sums of it beyond f32 are found a step later, as the parameter's.
+ * Where the workers of a job share optimizer state, each looks at its stretches, and "workers/nonfinite" makes the flags of all.
+ *
  * The order of the flags is that of the backward pass, by the longest way from the loss: of many gradients that one overflow
  * spoils, the first to be made is named. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 /* A value to be looked at, and the parameter that it is for. */
 typedef struct look {
@@ -86,9 +88,22 @@ static td_status *look_at(looks *l, int32_t value, int32_t parameter)
     return port >= 0 ? look_at(l, node->inputs[port], parameter) : add_look(l, value, parameter);
 }
 
+/* With clipping: the squares of a parameter's gradient, which say whether it is finite. */
+static td_status *look_at_squares(looks *l, int32_t parameter)
+{
+    const td_plan_shard *shard = td_plan_shard_of(l->plan, parameter);
+    if (shard)
+        return add_look(l, shard->squares, parameter);
+    char *name = td_format("%s/squares", l->plan->graph->values[parameter].name);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the sums of a norm");
+    const int32_t squares = td_graph_find(l->plan->graph, name).id;
+    td_free(name);
+    return add_look(l, squares, parameter);
+}
+
 static td_status *collect_looks(looks *l, bool clipped)
 {
-    td_graph *graph = l->plan->graph;
     for (int32_t v = 0; v < l->plan->n_gradients; v++) {
         const td_plan_served *served = td_plan_served_of(l->plan, v);
         if (l->plan->gradients[v] < 0)
@@ -101,12 +116,7 @@ static td_status *collect_looks(looks *l, bool clipped)
             TD_TRY(look_at(l, l->plan->gradients[v], v));
             continue;
         }
-        char *name = td_format("%s/squares", graph->values[v].name);
-        if (!name)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the sums of a norm");
-        int32_t squares = td_graph_find(graph, name).id;
-        td_free(name);
-        TD_TRY(add_look(l, squares, v));
+        TD_TRY(look_at_squares(l, v));
     }
     return NULL;
 }
@@ -142,6 +152,22 @@ static td_status *add_flag(looks *l, int64_t index, bool clipped, td_value *out)
     return graph->failed ? td_graph_check(graph) : NULL;
 }
 
+/* The flags of shared parameters' stretches here become those of all of them. With clipping they are, as sums of squares. */
+static td_status *combine(const looks *l, td_value *flags, bool clipped)
+{
+    td_value **values = NULL;
+    int32_t n = 0;
+    if (!td_plan_is_sharded(l->plan) || clipped)
+        return NULL;
+    TD_TRY(TD_NEW(values, l->n + 1));
+    for (int64_t i = 0; i < l->n; i++)
+        if (td_plan_shard_of(l->plan, l->items[i].parameter))
+            values[n++] = &flags[i];
+    td_status *status = td_shard_combine(l->plan, "workers/nonfinite", values, n);
+    td_free(values);
+    return status;
+}
+
 static td_status *add_nodes(looks *l, bool clipped)
 {
     td_plan *plan = l->plan;
@@ -158,6 +184,7 @@ static td_status *add_nodes(looks *l, bool clipped)
         if (!plan->watched[i])
             TD_TRY_OR(status, done, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a parameter's name"));
     }
+    TD_TRY_OR(status, done, combine(l, inputs + 1, clipped));
     first = td_graph_add1(graph, "first_overflow", "overflow", inputs, (int32_t)(1 + l->n), NULL, 0);
     if (graph->failed)
         TD_TRY_OR(status, done, td_graph_check(graph));

@@ -418,7 +418,7 @@ static td_status *place_follower(td_plan *plan, const td_plan_request *request, 
     if (!status)
         status = td_plan_supports(plan->graph, &plan->sites[c.site], id, &supported, reason, sizeof reason);
     if (!status && !supported) {
-        plan->nodes[id].moved = true;
+        plan->nodes[id].moved = !(plan->graph->nodes[id].op->flags & TD_OP_REMOTE); /* it is meant to be there */
         status = choose(&c, plan->host, false, td_format("%s cannot run it: %s", plan->sites[c.site].name, reason));
     }
     if (!status)

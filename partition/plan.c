@@ -1,5 +1,5 @@
 /* Building a plan: runs the passes in order, keeps a dump of each, and holds the helpers that several passes share. */
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -78,6 +78,7 @@ void td_plan_release(td_plan *plan)
     td_free(plan->ledger);
     td_free(plan->without);
     td_plan_drop_served(plan);
+    td_plan_drop_shards(plan);
     td_free(plan->paging.path);
     td_free(plan->unsplit);
     td_free(plan->changes.items);

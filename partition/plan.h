@@ -50,8 +50,9 @@ typedef struct td_plan_value {
     bool offloaded;      /* a parameter that is updated on the host, though it is read elsewhere */
     bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
     int64_t split; /* a kept parameter of which only so many elements, the first, are updated there; 0: all (split.c) */
-    int64_t held;  /* of a state: so many elements, the first, are in its own memory; 0: all */
-    int64_t first; /* of a replica: it has the elements from this one on */
+    int64_t held;  /* of a state: so many elements, from `first` on, are in its own memory; 0: all */
+    int64_t
+        first; /* of a replica, and of a state that a job's workers share (shard.h): it has the elements from this one on */
     int64_t begin_bytes; /* of a view: where in the memory of its root it begins (of the view before it) */
     int32_t used_at;     /* of an offloaded one: where it would live otherwise */
     bool in_slot;        /* its offset is fixed already: slots.c */
@@ -186,6 +187,7 @@ typedef struct td_plan_request {
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
     int32_t replicas;          /* of the job that options->remote stands for, of all ranks; 0 without */
     bool alone;                /* options->remote stands for none: this process owns its hash tables itself */
+    int32_t workers, worker;   /* of that job; which one plans */
 } td_plan_request;
 
 /* One more output, under a name of its own. */
@@ -255,7 +257,12 @@ struct td_plan {
     int32_t n_keys;
     td_plan_served *served;
     int32_t n_served;
-    bool offers;         /* gradients of served tables go to their owners before it is known whether they are used */
+    bool offers; /* gradients of served tables go to their owners before it is known whether they are used */
+    int32_t shard_workers,
+        shard_worker; /* who share optimizer state, and which of them this is (shard.h); 0: nobody shares */
+    struct td_plan_shard *shards;
+    int64_t shards_capacity;
+    int32_t n_shards;
     int32_t clip_factor; /* value, while the plan is built; -1: gradients are not clipped */
     bool pipelined, early_lookup;
     double plan_s, bound_s;

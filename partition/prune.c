@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 static void drop_node(td_graph *graph, td_node *node)
 {
@@ -94,6 +94,8 @@ void td_plan_renumber(td_plan *plan, const int32_t *map)
     }
     for (int32_t i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = map[plan->outputs[i]];
+    for (int32_t i = 0; i < plan->n_shards; i++)
+        plan->shards[i].parameter = map[plan->shards[i].parameter];
     for (int32_t i = 0; i < plan->n_groups; i++) {
         td_plan_group *group = &plan->groups[i];
         group->coefficients = group->coefficients < 0 ? -1 : map[group->coefficients];

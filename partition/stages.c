@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "partition/cluster.h"
+#include "partition/shard.h"
 
 enum { BUCKETS = 16, LEAST_BUCKET_BYTES = 64 << 10, MOST_BUCKET_BYTES = 8 << 20 };
 
@@ -137,6 +138,13 @@ static void give_stages(const td_plan *plan, const td_edges *edges, const int32_
     }
 }
 
+/* Whether a node comes before a job's workers gather what they have updated of several parameters (gather.c). */
+static bool is_gathered(const td_plan *plan, const td_node *node, int32_t parameter)
+{
+    return td_plan_shard_of(plan, parameter) && strcmp(node->op->name, "copy_out") != 0 &&
+           strcmp(node->op->name, "refresh") != 0;
+}
+
 /* The parameter of a node that comes after all gradients have been looked at: its clipping, its update, its refresh. -1: none. */
 static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
 {
@@ -145,7 +153,7 @@ static int32_t parameter_after_clip(const td_plan *plan, const td_node *node)
     int32_t parameter = td_plan_updated(plan, node);
     if (parameter < 0 && strcmp(node->op->name, "clip_gradient") == 0)
         parameter = plan->graph->values[node->outputs[0]].parameter;
-    return parameter >= 0 && plan->values[parameter].offloaded ? parameter : -1;
+    return parameter >= 0 && plan->values[parameter].offloaded && !is_gathered(plan, node, parameter) ? parameter : -1;
 }
 
 /* The norm, and whether all are finite, is known when all gradients have come, so what follows is all of one stage: it is cut by

@@ -4,13 +4,16 @@
  *
  * With offload.delayed an update reads the gradient of the window before, which is a state, and with it that window's coefficients.
  * It waits for nothing of its own window, so the host makes it while the device goes forward; forward and backward read the parameters
- * as they were before it. Row-sparse gradients are applied at once. */
+ * as they were before it. Row-sparse gradients are applied at once.
+ *
+ * Where the workers of a job share optimizer state (shard.h), an update is of this worker's stretch: it writes a part of the
+ * parameter and has the state of that part; a parameter of which the worker has nothing gets none. */
 #include "base/glob.h"
 #include <stdio.h>
 
 #include "base/memory.h"
 #include "base/rows16.h"
-#include "partition/plan.h"
+#include "partition/shard.h"
 
 static td_status *resolve_groups(td_plan *plan, const td_option_list *list)
 {
@@ -87,6 +90,11 @@ static td_status *add_pending(td_plan *plan, int32_t parameter, int32_t gradient
     return NULL;
 }
 
+static td_initializer initial_of(const td_plan_group *group, const td_slot *slot)
+{
+    return td_init_constant(slot->from_initial_accumulator ? group->settings.initial_accumulator : 0);
+}
+
 static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group *group, const td_slot *slot,
                            td_value *out)
 {
@@ -102,10 +110,67 @@ static td_status *add_slot(td_plan *plan, int32_t parameter, const td_plan_group
     if (graph->failed)
         return td_graph_check(graph);
     graph->values[out->id].parameter = parameter;
-    graph->values[out->id].initial =
-        td_init_constant(slot->from_initial_accumulator ? group->settings.initial_accumulator : 0);
+    graph->values[out->id].initial = initial_of(group, slot);
     return NULL;
 }
+
+/* ---- a worker's stretch ------------------------------------------------------------------------------------------------------- */
+
+/* A value of which an update writes the stretch alone: a part of it. */
+static td_status *narrow(td_plan *plan, const td_plan_shard *shard, td_value *value)
+{
+    td_graph *graph = plan->graph;
+    const int64_t begin = td_shard_begin(plan, shard), size = td_shard_size(plan, shard);
+    const td_attr attrs[] = {TD_INT("begin", begin), TD_INT("size", size)};
+    char *name = td_format("%s/share", graph->values[value->id].name);
+    if (!name)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a share of \"%s\"", graph->values[value->id].name);
+    *value = td_graph_add1(graph, "part", name, value, 1, attrs, 2);
+    td_free(name);
+    if (graph->failed)
+        return td_graph_check(graph);
+    graph->values[value->id].class = TD_CLASS_ACTIVATION;
+    graph->values[value->id].parameter = shard->parameter;
+    return NULL;
+}
+
+/* The parameter and the states among an update's inputs. */
+static td_status *narrow_inputs(td_plan *plan, const td_plan_shard *shard, td_value *inputs, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t whole = inputs[i].id;
+        if (i == 1 || i == 2) /* the gradient is one already; the coefficients */
+            continue;
+        TD_TRY(narrow(plan, shard, &inputs[i]));
+        TD_TRY(td_plan_follow(plan));
+        if (i) {
+            plan->values[whole].first = td_shard_begin(plan, shard);
+            plan->values[whole].held = td_shard_size(plan, shard);
+        }
+    }
+    return NULL;
+}
+
+/* What the plan says of a shared parameter's states, whoever has them. */
+static td_status *note_states(td_plan *plan, td_plan_shard *shard, const td_plan_group *group)
+{
+    const td_slot *slots = NULL;
+    const int32_t n = td_rule_slots(group->rule, &group->settings, &slots);
+    for (int32_t i = 0; i < n; i++) {
+        td_shape shape = plan->graph->values[shard->parameter].shape;
+        if (slots[i].per_row && shape.rank > 1)
+            shape.rank = 1;
+        char *name = td_format("%s/%s", plan->graph->values[shard->parameter].name, slots[i].name);
+        if (!name)
+            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for shared optimizer state");
+        td_status *status = td_shard_add_state(shard, name, shape, initial_of(group, &slots[i]));
+        td_free(name);
+        TD_TRY(status);
+    }
+    return NULL;
+}
+
+/* ---- updates --------------------------------------------------------------------------------------------------------------------- */
 
 static td_status *check_kind(const td_graph *graph, const td_rule *rule, int32_t parameter, int32_t gradient)
 {
@@ -186,6 +251,11 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
     td_value inputs[3 + TD_MAX_SLOTS] = {{graph, parameter}, {graph, gradient}};
     const td_slot *slots = NULL;
     TD_TRY(check_kind(graph, group->rule, parameter, gradient));
+    td_plan_shard *shard = td_plan_shard_of(plan, parameter);
+    if (shard)
+        TD_TRY(note_states(plan, shard, group));
+    if (shard && !td_shard_size(plan, shard))
+        return NULL;
     /* rows of a table are looked up anew in each step: they are updated at once */
     const bool late = plan->delayed && graph->values[gradient].kind == TD_DENSE;
     if (late)
@@ -194,6 +264,8 @@ static td_status *add_update(td_plan *plan, int32_t parameter, int32_t gradient)
     int32_t n_slots = td_rule_slots(group->rule, &group->settings, &slots);
     for (int32_t i = 0; i < n_slots; i++)
         TD_TRY(add_slot(plan, parameter, group, &slots[i], &inputs[3 + i]));
+    if (shard && td_shard_size(plan, shard) < shard->elements)
+        TD_TRY(narrow_inputs(plan, shard, inputs, 3 + n_slots));
     const td_attr rounding = TD_INT("rounding", rounding_of(plan, parameter));
     char *name = td_format("%s/update", graph->values[parameter].name);
     if (!name)

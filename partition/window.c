@@ -36,7 +36,8 @@ td_status *td_pass_window(td_plan *plan, const td_plan_request *request)
     TD_TRY(td_graph_order(plan->graph, &order));
     for (int64_t i = 0; i < plan->graph->n_nodes; i++) {
         const td_node *node = &plan->graph->nodes[order[i]];
-        bool remote = node->op->flags & TD_OP_REMOTE && !is_op(node->op, "ps_apply");
+        bool remote = node->op->flags & TD_OP_REMOTE && !is_op(node->op, "ps_apply") &&
+                      !is_op(node->op, "rank_combine") && !is_op(node->op, "rank_gather");
         plan->nodes[order[i]].once = !remote && (node->phase == TD_UPDATE || reads_sum(plan, node));
         plan->nodes[order[i]].first = is_op(node->op, "ps_pull");
     }

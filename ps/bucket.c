@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "graph/op.h"
+#include "graph/ops/stretch.h"
 
 enum { MOST_BUCKETS = 1 << 10 }; /* of a window: numbers of messages */
 
@@ -15,9 +16,9 @@ static bool is_ordered(const td_job *job, const td_bucket *b)
     return b->length && job->options.dense_sync == TD_DENSE_ORDERED;
 }
 
-static int64_t first_of(const td_job *job, const td_bucket *b, int32_t worker)
+static int64_t size_of(const td_bucket *b, int32_t worker)
 {
-    return td_range(b->length, worker, job->workers);
+    return b->bounds[worker + 1] - b->bounds[worker];
 }
 
 static int64_t number_of(const td_bucket *b)
@@ -53,7 +54,8 @@ static int64_t cut(const part *parts, size_t n, char *base)
 static td_status *cut_private(const td_job *job, td_bucket *b)
 {
     const int64_t replicas = job->replicas, workers = job->workers, parcel = sizeof(td_parcel);
-    const part parts[] = {{&b->of, replicas * (int64_t)sizeof *b->of},
+    const part parts[] = {{&b->bounds, (workers + 1) * (int64_t)sizeof *b->bounds},
+                          {&b->of, replicas * (int64_t)sizeof *b->of},
                           {&b->rows_parcels, replicas * parcel},
                           {&b->dense_parcels, replicas * parcel},
                           {&b->sums_in, workers * parcel},
@@ -85,6 +87,12 @@ static td_status *cut_shared(const td_job *job, td_bucket *b)
     return NULL;
 }
 
+/* Where a worker's stretch begins. */
+static int64_t begin_of(const td_job *job, const td_bucket *b, const td_remote_bucket *of, int32_t worker)
+{
+    return of->bounds ? of->bounds[worker] : td_range(b->length, worker, job->workers);
+}
+
 /* With the first window; the others have its layout, that of one plan. */
 static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gradients, const td_remote_bucket *of,
                             int32_t most_micro)
@@ -100,9 +108,17 @@ static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gr
         return NULL;
     b->length = length;
     b->rows_room = rows_room;
-    b->longest = length ? length / job->workers + 1 : 0;
+    b->shares = of->bounds != NULL;
+    b->longest = 0;
+    for (int32_t w = 0; w < job->workers; w++) {
+        const int64_t size = begin_of(job, b, of, w + 1) - begin_of(job, b, of, w);
+        b->longest = size > b->longest ? size : b->longest;
+    }
     TD_TRY(cut_shared(job, b));
-    return cut_private(job, b);
+    TD_TRY(cut_private(job, b));
+    for (int32_t w = 0; w <= job->workers; w++)
+        b->bounds[w] = begin_of(job, b, of, w);
+    return NULL;
 }
 
 void td_bucket_free(td_bucket *b, td_comm *comm)
@@ -193,7 +209,7 @@ static void post(td_job *job, td_bucket *b, const td_parcel *parcel)
 static void tell(td_job *job, td_bucket *b, int32_t replica, const td_bucket_news *news, char *rows, float *dense)
 {
     for (int32_t w = 0; w < job->workers; w++) {
-        const int64_t begin = first_of(job, b, w), count = news->n_losses ? first_of(job, b, w + 1) - begin : 0;
+        const int64_t begin = b->bounds[w], count = news->n_losses ? size_of(b, w) : 0;
         td_parcel parcel = {.peer = job->worker_ranks[w],
                             .number = number_to(job, b, replica, w),
                             .words = {(uint64_t)news->n_losses, news->stops},
@@ -247,7 +263,7 @@ td_status *td_bucket_send(td_job *job, td_bucket *b, const td_remote_place *plac
     if (news->n_losses)
         pack(gradients, n, dense);
     tell(job, b, place->replica, news, rows, dense);
-    b->of[place->replica] = (td_contribution){rows, dense + first_of(job, b, job->worker), news->n_losses};
+    b->of[place->replica] = (td_contribution){rows, dense + b->bounds[job->worker], news->n_losses};
     b->done++;
     if (b->done == job->remote.own && b->length && !is_ordered(job, b))
         begin_by_mpi(job, b);
@@ -283,7 +299,7 @@ static td_status *take_stretch(td_job *job, td_bucket *b, int32_t replica, int64
 /* The stretch that this worker owns. */
 static td_status *fold_mine(td_job *job, td_bucket *b)
 {
-    const int64_t n = first_of(job, b, job->worker + 1) - first_of(job, b, job->worker);
+    const int64_t n = size_of(b, job->worker);
     bool any = false;
     for (int32_t r = 0; r < job->replicas; r++) {
         const bool own = td_job_runs(job, r);
@@ -302,9 +318,9 @@ static td_status *fold_mine(td_job *job, td_bucket *b)
 
 static void spread(td_job *job, td_bucket *b)
 {
-    const int64_t n = first_of(job, b, job->worker + 1) - first_of(job, b, job->worker);
+    const int64_t n = size_of(b, job->worker);
     for (int32_t w = 0; w < job->workers; w++) {
-        const int64_t begin = first_of(job, b, w), count = first_of(job, b, w + 1) - begin;
+        const int64_t begin = b->bounds[w], count = size_of(b, w);
         if (w == job->worker)
             continue;
         b->sums_in[w] = (td_parcel){.peer = job->worker_ranks[w],
@@ -329,7 +345,8 @@ td_status *td_bucket_fold(td_job *job, td_bucket *b)
     if (b->folded || !is_ordered(job, b))
         return NULL;
     TD_TRY(fold_mine(job, b));
-    spread(job, b);
+    if (!b->shares)
+        spread(job, b);
     b->folded = true;
     return NULL;
 }
@@ -390,35 +407,59 @@ static td_status *fold_rows(const td_job *job, td_bucket *b, const td_tensor *gr
 
 /* ---- results --------------------------------------------------------------------------------------------------------------------- */
 
-/* A stretch of the vector to where it belongs. */
-static void unpack(const float *from, int64_t begin, int64_t end, const td_tensor *sums, int32_t n)
+/* A stretch of the vector to the tensors it belongs to, or, with `back`, from them. An element of 16 bit has the room of one of 32. */
+static void unpack(float *stretch, int64_t begin, int64_t end, const td_tensor *tensors, int32_t n, bool back)
 {
-    int64_t at = 0; /* of the tensor */
+    int64_t at = 0, first = 0; /* of the tensor; of its elements in the stretch */
     for (int32_t i = 0; i < n && at < end; i++) {
-        const int64_t count = td_is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
-        const int64_t first = begin > at ? begin : at, last = end < at + count ? end : at + count;
-        if (first < last)
-            memcpy((float *)sums[i].data + (first - at), from + (first - begin), (size_t)(last - first) * sizeof *from);
+        const int64_t count = td_is_sparse(&tensors[i]) ? 0 : td_tensor_elements(&tensors[i]);
+        const int64_t inside = td_stretch_of(at, count, begin, end, &first);
+        const size_t size = td_dtype_bytes(tensors[i].dtype);
+        void *theirs = (char *)tensors[i].data + (size_t)first * size, *here = stretch + (at + first - begin);
+        if (inside)
+            memcpy(back ? here : theirs, back ? theirs : here, (size_t)inside * size);
         at += count;
     }
 }
 
-static td_status *take_sums(td_job *job, td_bucket *b, const td_tensor *sums, int32_t n)
+/* The sums of this worker's stretch, of which each tensor has its part. */
+static void take_own(const td_job *job, const td_bucket *b, const td_tensor *sums, int32_t n)
 {
-    if (!is_ordered(job, b)) {
-        TD_TRY(td_comm_wait(job->comm, b->by_mpi));
-        unpack(b->sum, 0, b->length, sums, n);
-        return NULL;
+    const float *from = is_ordered(job, b) ? b->sum : b->sum + b->bounds[job->worker];
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t count = td_is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
+        if (count)
+            memcpy(sums[i].data, from, (size_t)count * sizeof *from);
+        from += count;
     }
+}
+
+/* What the workers have of a vector: this one's is in b->sum, theirs come. */
+static td_status *take_stretches(td_job *job, td_bucket *b, const td_tensor *tensors, int32_t n, bool own_too)
+{
     for (int32_t w = 0; w < job->workers; w++) {
         td_parcel *parcel = &b->sums_in[w];
         const bool own = w == job->worker;
         if (!own)
             TD_TRY(td_comm_wait(job->comm, parcel));
-        unpack(own ? b->sum : parcel->data, first_of(job, b, w), first_of(job, b, w + 1), sums, n);
+        if (!own || own_too)
+            unpack(own ? b->sum : parcel->data, b->bounds[w], b->bounds[w + 1], tensors, n, false);
         if (!own)
             td_comm_release(job->comm, parcel);
     }
+    return NULL;
+}
+
+static td_status *take_sums(td_job *job, td_bucket *b, const td_tensor *sums, int32_t n)
+{
+    if (!is_ordered(job, b))
+        TD_TRY(td_comm_wait(job->comm, b->by_mpi));
+    if (b->shares)
+        take_own(job, b, sums, n);
+    else if (!is_ordered(job, b))
+        unpack(b->sum, 0, b->length, sums, n, false);
+    else
+        TD_TRY(take_stretches(job, b, sums, n, true));
     return NULL;
 }
 
@@ -433,4 +474,11 @@ td_status *td_bucket_finish(td_job *job, td_bucket *b, const td_tensor *gradient
     TD_TRY(fold_rows(job, b, gradients, sums, n));
     td_bucket_release_rows(job, b);
     return NULL;
+}
+
+td_status *td_bucket_gather(td_job *job, td_bucket *b, const td_tensor *parameters, int32_t n)
+{
+    unpack(b->sum, b->bounds[job->worker], b->bounds[job->worker + 1], parameters, n, true);
+    spread(job, b);
+    return take_stretches(job, b, parameters, n, false);
 }

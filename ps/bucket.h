@@ -1,9 +1,13 @@
 /* A bucket: some of the gradients that a job's workers sum up, of one window. Its dense ones lie one after another in one vector, of
- * which each worker owns a W-th; its row-sparse ones, and with the first bucket each micro-batch's loss, are a message of rows.
+ * which each worker owns a stretch, a W-th; its row-sparse ones, and with the first bucket each micro-batch's loss, are a message of rows.
  *
  *     send     a replica's gradients, once it has them: to each worker the stretch that it owns, and the rows
  *     fold     once all replicas' stretches are here: they are added in the replicas' order, and the sum goes to every worker
  *     finish   once all workers' sums are here: they are unpacked, and rows are added up, here
+ *
+ * Where workers share optimizer state, a stretch's sum stays where it is, and what is made of it goes to every worker instead:
+ *
+ *     gather   once this worker has updated its stretch of the parameters: it goes to all, and theirs come
  *
  * Near ranks read all of it where it lies. Buckets do not depend on each other: those of a window are sent while backward makes the
  * next ones. */
@@ -28,6 +32,8 @@ typedef struct td_bucket {
     int32_t done;                            /* of this worker's replicas */
     int64_t length;                          /* elements of all dense gradients; 0 in the first one */
     int64_t longest;                         /* stretch */
+    int64_t *bounds;                         /* [workers + 1]: where they begin */
+    bool shares;                             /* a sum stays with its owner */
     int64_t rows_room;                       /* bytes that a message of rows may have; 0: there is none */
     int64_t rows_bytes;                      /* of the last one */
     td_buffer shared;                        /* what others read */
@@ -74,6 +80,8 @@ td_status *td_bucket_gather_rows(td_job *job, td_bucket *bucket, const td_tensor
 void td_bucket_release_rows(td_job *job, const td_bucket *bucket);
 td_status *td_bucket_finish(td_job *job, td_bucket *bucket, const td_tensor *gradients, const td_tensor *sums,
                             int32_t n) TD_MUST_USE;
+/* After td_bucket_finish, of parameters as the gradients were. */
+td_status *td_bucket_gather(td_job *job, td_bucket *bucket, const td_tensor *parameters, int32_t n) TD_MUST_USE;
 /* comm: NULL once that is closed. */
 void td_bucket_free(td_bucket *bucket, td_comm *comm);
 

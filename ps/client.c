@@ -102,7 +102,8 @@ static td_status *settle(const td_job *job, td_round *r)
 td_status *td_client_settle(td_job *job)
 {
     TD_TRY(settle(job, &job->pulling));
-    return settle(job, &job->pushing);
+    TD_TRY(settle(job, &job->pushing));
+    return td_client_settle_combining(job);
 }
 
 static void free_round(td_round *r)
@@ -118,6 +119,13 @@ void td_client_release(td_job *job, td_comm *comm)
     free_round(&job->pulling);
     free_round(&job->pushing);
     td_free(job->told);
+    td_free(job->combining);
+    td_free(job->combined);
+    td_client_drop_loans(job);
+    job->combining = NULL;
+    job->combined = NULL;
+    job->combined_capacity = job->n_combined = 0;
+    job->combines = false;
     td_free(job->coefficients);
     td_free(job->agreeing);
     job->told = NULL;
@@ -192,6 +200,8 @@ void td_client_fill(td_job *job)
                               .replicas = job->replicas,
                               .own = td_job_own_replicas(job),
                               .first = td_job_first_replica(job),
+                              .workers = job->workers,
+                              .worker = job->worker,
                               .leads = job->worker == 0,
                               .may_be_stale = job->options.ahead != 0,
                               .add_table = add_table,
@@ -203,6 +213,11 @@ void td_client_fill(td_job *job)
                               .forget = td_client_forget,
                               .send = td_client_send,
                               .sum = td_client_sum,
+                              .combine = td_client_combine,
+                              .gather = td_client_gather,
+                              .borrow = td_client_borrow,
+                              .lend = td_client_lend,
+                              .lent = td_client_lent,
                               .read = td_client_read,
                               .write = td_client_write,
                               .owners = job->servers,

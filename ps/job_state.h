@@ -33,6 +33,7 @@ typedef enum td_room {
     TD_ROOM_PUSH,
     TD_ROOM_ROWS_OUT, /* of reading and writing rows */
     TD_ROOM_ROWS_IN,
+    TD_ROOM_COMBINE, /* what is told about gradients */
     TD_ROOMS
 } td_room;
 
@@ -63,7 +64,11 @@ struct td_job {
     td_exact *told;      /* [servers, parts]: squares of an offer */
     float *coefficients; /* of all parts: what is decided */
     int64_t told_capacity, coefficients_capacity;
-    td_parcel *agreeing; /* [2 workers]: of td_job_agree */
+    td_parcel *agreeing;                              /* [2 workers]: of td_job_agree */
+    td_parcel *combining;                             /* [workers, in and out]: of combine.c */
+    int64_t *combined, combined_capacity, n_combined; /* what others told; how often so far */
+    bool combines;                                    /* they may still read what this worker told */
+    struct td_loan *loans;                            /* state that the first worker may still read */
     td_buffer rooms[TD_ROOMS];
     td_rank_sum *sums, *sum; /* windows under way; the one whose micro-batches run; NULL: none was made yet */
     int64_t n_sums;
@@ -140,6 +145,17 @@ td_status *td_client_clear(void *self, int32_t table) TD_MUST_USE;
 td_status *td_client_count(void *self, int32_t table, int64_t *out_rows) TD_MUST_USE;
 td_status *td_client_checksum(void *self, int32_t table, uint64_t *out_sum) TD_MUST_USE;
 
+/* ---- combine.c: functions of td_remote ---- */
+td_status *td_client_combine(void *self, const td_tensor *values, td_tensor *combined, int32_t n) TD_MUST_USE;
+td_status *td_client_borrow(void *self, int32_t worker, int32_t state, int64_t first, int64_t n,
+                            float *out) TD_MUST_USE;
+td_status *td_client_lend(void *self, int32_t state, int64_t first, int64_t n, const float *data) TD_MUST_USE;
+td_status *td_client_lent(void *self) TD_MUST_USE;
+/* Until nobody reads what this worker told last. */
+td_status *td_client_settle_combining(td_job *job) TD_MUST_USE;
+/* Frees the books of what was lent. */
+void td_client_drop_loans(td_job *job);
+
 /* ---- replicas.c ---- */
 /* Shares the window's replicas out: as many to each worker, one worker's next to each other. */
 td_status *td_job_share_replicas(td_job *job) TD_MUST_USE;
@@ -158,6 +174,7 @@ td_status *td_client_send(void *self, const td_remote_bucket *bucket, const td_t
                           const td_remote_place *place) TD_MUST_USE;
 td_status *td_client_sum(void *self, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
                          const td_remote_place *place) TD_MUST_USE;
+td_status *td_client_gather(void *self, const td_remote_bucket *bucket, const td_tensor *parameters) TD_MUST_USE;
 /* comm: NULL once that is closed. */
 void td_job_release_sums(td_job *job, td_comm *comm);
 

@@ -36,7 +36,16 @@ enum {
 _Static_assert((int)TD_ASK_CLOCK < (int)TD_REPLIES, "kinds of requests end where kinds of replies begin");
 
 /* Replies: td_reply_of(kind) by number; and what workers tell each other. */
-enum { TD_TELL_SEGMENT = TD_REPLIES + 32, TD_TELL_SUM, TD_TELL_ROWS, TD_TELL_AGREE, TD_TELL_RECORD, TD_TELL_CLOCK };
+enum {
+    TD_TELL_SEGMENT = TD_REPLIES + 32,
+    TD_TELL_SUM,
+    TD_TELL_ROWS,
+    TD_TELL_AGREE,
+    TD_TELL_RECORD,
+    TD_TELL_CLOCK,
+    TD_TELL_COMBINE,
+    TD_TELL_STATE
+};
 
 #define TD_OFFER_ENDS (UINT64_C(1) << 32)
 

@@ -248,6 +248,19 @@ td_status *td_client_sum(void *self, const td_remote_bucket *bucket, const td_te
     return status;
 }
 
+td_status *td_client_gather(void *self, const td_remote_bucket *bucket, const td_tensor *parameters)
+{
+    td_job *job = self;
+    td_rank_sum *s = job->sum;
+    const uint64_t from = td_record_begin();
+    if (!s || bucket->index >= s->n_buckets)
+        return TD_ERROR(TD_INTERNAL, "bucket %d has no sums whose parameters could be gathered", bucket->index);
+    td_status *status = td_bucket_gather(job, s->buckets[bucket->index], parameters, bucket->n);
+    td_record_end(TD_RECORD_ALL_REDUCE, td_record_current.id, td_record_current.step, from,
+                  (uint64_t)bytes_of(s, bucket->index));
+    return status;
+}
+
 /* ---- the end --------------------------------------------------------------------------------------------------------------------- */
 
 void td_job_release_sums(td_job *job, td_comm *comm)

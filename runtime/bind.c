@@ -268,7 +268,7 @@ static td_status *find_entries(td_session *session)
         if (entry->held != session->plan->values[v].held || entry->first != session->plan->values[v].first)
             return TD_ERROR(TD_INVALID_ARGUMENT,
                             "the store has other elements of \"%s\" together than the plan: it is of a plan with "
-                            "another offload.optimizer",
+                            "another offload.optimizer, or of another worker",
                             graph->values[v].name);
         if (entry->site != session->plan->values[v].device)
             return TD_ERROR(TD_INVALID_ARGUMENT, "the store has \"%s\" on %s, the plan on %s", graph->values[v].name,

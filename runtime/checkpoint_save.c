@@ -8,7 +8,6 @@
 #include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
 
-enum { PIECE_BYTES = 4 << 20 };
 static const int64_t shard_bytes = (int64_t)2 << 30; /* a larger parameter has a shard of its own */
 
 td_status *td_checkpoint_no_memory(void)
@@ -97,12 +96,13 @@ static td_status *write_entry(td_safetensors_writer *writer, const td_store *sto
         return NULL;
     if (td_checkpoint_by_rows(entry))
         return write_rows(writer, entry);
-    int64_t size = size_of(entry), n = td_tensor_elements(&entry->tensor), most = PIECE_BYTES / size;
+    int64_t size = size_of(entry), n = td_tensor_elements(&entry->tensor), most = TD_CHECKPOINT_PIECE / size;
     char *name = td_checkpoint_tensor_name(entry);
     td_status *status = name ? NULL : td_checkpoint_no_memory();
     for (int64_t first = 0; first < n && !status; first += most) {
         int64_t count = n - first < most ? n - first : most;
-        status = td_store_read(store, index, first, count, piece);
+        status = entry->shard ? td_store_read_shard(store, entry, first, count, true, piece)
+                              : td_store_read(store, index, first, count, piece);
         if (!status)
             status = td_safetensors_write(writer, name, first * size, count * size, piece);
     }
@@ -143,7 +143,7 @@ static td_status *add_shard(const td_store *store, const char *directory, int32_
 
 static td_status *write_shards(const td_store *store, const char *directory, json_t *shards)
 {
-    void *piece = td_calloc(1, PIECE_BYTES);
+    void *piece = td_calloc(1, TD_CHECKPOINT_PIECE);
     td_status *status = piece ? NULL : td_checkpoint_no_memory();
     for (int32_t begin = 0, end; begin < store->n_entries && !status; begin = end) {
         int64_t bytes = data_bytes(&store->entries[begin]);

@@ -66,7 +66,8 @@ static td_status *make_key(td_graph *graph, const td_plan_request *request, char
         td_string_format(&text, "hash %s %" PRId64 " %a %" PRId64 " %" PRId64 " %d\n", h->match, h->admit_count,
                          h->admit_probability, h->capacity, h->live, (int)h->evict);
     }
-    td_string_format(&text, "job %p served %d\n", (const void *)options->remote, (int)options->serve_embedding);
+    td_string_format(&text, "job %p served %d shared %d\n", (const void *)options->remote,
+                     (int)options->serve_embedding, (int)options->shard_optimizer);
     td_string_format(&text, "precision %d scale %a %" PRId64 " %" PRId64 " %a\n", (int)options->precision,
                      options->loss_scale.initial, options->loss_scale.growth_interval, options->loss_scale.hysteresis,
                      options->loss_scale.minimum);
@@ -340,6 +341,9 @@ static td_status *check_delay(const td_train_options *options)
 /* What waits for all gradients of a window cannot be had while windows run ahead of each other. */
 static td_status *check_consistency(const td_train_options *options)
 {
+    if (options->shard_optimizer && options->remote && options->remote->may_be_stale)
+        return TD_ERROR(TD_UNSUPPORTED, "ps.shard_optimizer has the workers wait in each window for what the others "
+                                        "update: it needs ps.consistency: sync");
     if (!options->remote || !options->remote->may_be_stale || !td_options_wait_for_gradients(options))
         return NULL;
     return TD_ERROR(TD_UNSUPPORTED,
@@ -359,7 +363,9 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .host_memory_bytes = machine->topology->memory_bytes,
                                .replicas =
                                    options->remote && !options->remote->is_local ? options->remote->replicas : 0,
-                               .alone = options->remote && options->remote->is_local};
+                               .alone = options->remote && options->remote->is_local,
+                               .workers = options->remote ? options->remote->workers : 0,
+                               .worker = options->remote ? options->remote->worker : 0};
     if (loss.id < 0 || loss.graph != graph)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_plan_train: the loss is not a value of this graph");
     TD_TRY(check_delay(options));

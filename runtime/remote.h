@@ -69,15 +69,19 @@ enum {
 typedef struct td_remote_bucket {
     int32_t index, n;   /* n gradients */
     int64_t rows_bytes; /* that counts, keys and rows of the row-sparse ones may have, each a multiple of 8 */
+    const int64_t *
+        bounds; /* [workers + 1]: where the workers' stretches of the dense ones begin, if each is to have the sums of its
+                              own alone; NULL: all have all */
 } td_remote_bucket;
 
 struct td_remote {
     void *self;
-    int32_t replicas, own; /* of a window; those that this rank runs */
-    int32_t first;         /* the first of its own */
-    bool leads;            /* this rank loads tables for all */
-    bool may_be_stale;     /* pulls need not have all updates, and sums come windows late */
-    bool is_local;         /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
+    int32_t replicas, own;   /* of a window; those that this rank runs */
+    int32_t first;           /* the first of its own */
+    int32_t workers, worker; /* which of them this rank is */
+    bool leads;              /* this rank loads tables for all */
+    bool may_be_stale;       /* pulls need not have all updates, and sums come windows late */
+    bool is_local;           /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
     /* Makes a table known, or finds it by its name; it must be the same one then. */
     td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);
     /* Rows as they are after all updates so far. `begin`: for training. */
@@ -103,6 +107,15 @@ struct td_remote {
      * micro-batch. */
     td_status *(*sum)(void *self, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
                       const td_remote_place *place);
+    /* Of each worker's flags or sums of squares, those of all of them: flags are raised where any is. n tensors of 64-bit words. */
+    td_status *(*combine)(void *self, const td_tensor *values, td_tensor *combined, int32_t n);
+    /* After a bucket's updates: each dense parameter's elements in this worker's stretch go to the others, whose come in place. */
+    td_status *(*gather)(void *self, const td_remote_bucket *bucket, const td_tensor *parameters);
+    /* For a checkpoint: elements [first, first + n) of a shared state, by its number, from the worker that has them; they lend what they
+     * have (the same pieces, in any order), and then wait until all is read. */
+    td_status *(*borrow)(void *self, int32_t worker, int32_t state, int64_t first, int64_t n, float *out);
+    td_status *(*lend)(void *self, int32_t state, int64_t first, int64_t n, const float *data);
+    td_status *(*lent)(void *self);
     /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
                        void *out_rows, int64_t *out_n);

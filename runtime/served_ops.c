@@ -138,12 +138,19 @@ static td_status *apply(const td_plan *plan, const td_kernel_call *call, const i
     return plan->remote->apply(plan->remote->self, kept->parts, n, factor ? *factor : 1);
 }
 
+static const int64_t *bounds_of(const td_kernel_call *call)
+{
+    const td_attr *bounds = td_attr_find(call->attrs, call->n_attrs, "bounds");
+    return bounds && bounds->n_ints ? bounds->ints : NULL;
+}
+
 /* rank_send, rank_sum: see graph/ops/rank_sum.c. */
 static td_status *send_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
 {
     const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
                                      .n = call->n_inputs - 1,
-                                     .rows_bytes = td_attr_int(call->attrs, call->n_attrs, "rows_bytes", 0)};
+                                     .rows_bytes = td_attr_int(call->attrs, call->n_attrs, "rows_bytes", 0),
+                                     .bounds = bounds_of(call)};
     *(float *)call->outputs[0].data = 0;
     return plan->remote->send(plan->remote->self, &bucket, call->inputs + 1, place);
 }
@@ -151,9 +158,26 @@ static td_status *send_bucket(const td_plan *plan, const td_kernel_call *call, c
 static td_status *sum_bucket(const td_plan *plan, const td_kernel_call *call, const td_remote_place *place)
 {
     const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
-                                     .n = call->n_outputs};
+                                     .n = call->n_outputs,
+                                     .bounds = bounds_of(call)};
     return plan->remote->sum(plan->remote->self, &bucket, call->inputs + call->n_inputs - call->n_outputs,
                              (td_tensor *)(uintptr_t)call->outputs, place);
+}
+
+/* rank_combine, rank_gather: see graph/ops/rank_shard.c. */
+static td_status *combine(const td_plan *plan, const td_kernel_call *call)
+{
+    return plan->remote->combine(plan->remote->self, call->inputs, (td_tensor *)(uintptr_t)call->outputs,
+                                 call->n_outputs);
+}
+
+static td_status *gather(const td_plan *plan, const td_kernel_call *call)
+{
+    const td_remote_bucket bucket = {.index = (int32_t)td_attr_int(call->attrs, call->n_attrs, "bucket", 0),
+                                     .n = call->n_inputs - 1,
+                                     .bounds = bounds_of(call)};
+    *(float *)call->outputs[0].data = 0;
+    return plan->remote->gather(plan->remote->self, &bucket, call->inputs + 1);
 }
 
 td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
@@ -167,5 +191,9 @@ td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const 
         return push(plan, call, OFFER_INPUTS, tables, place, &calls->push);
     if (strcmp(call->op, "ps_apply") == 0)
         return apply(plan, call, tables, &calls->apply);
+    if (strcmp(call->op, "rank_combine") == 0)
+        return combine(plan, call);
+    if (strcmp(call->op, "rank_gather") == 0)
+        return gather(plan, call);
     return strcmp(call->op, "rank_send") == 0 ? send_bucket(plan, call, place) : sum_bucket(plan, call, place);
 }

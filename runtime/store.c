@@ -70,6 +70,8 @@ td_status *td_store_read(const td_store *store, int32_t index, int64_t first, in
                                 "\"%s\"", entry->name);
     if (entry->is_remote)
         return td_store_read_remote(store, entry, first, count, out_data);
+    if (entry->shard)
+        return td_store_read_shard(store, entry, first, count, false, out_data);
     const int64_t here = td_store_here(entry, first, count);
     TD_TRY(td_store_transfer(&store->machine->sites[entry->site], false, at_offset(entry->tensor.data, first * size),
                              out_data, (size_t)(here * size)));
@@ -87,6 +89,8 @@ td_status *td_store_write(td_store *store, int32_t index, int64_t first, int64_t
                                 entry->name);
     if (entry->is_remote)
         return td_store_write_remote(store, entry, first, count, data);
+    if (entry->shard)
+        return td_store_write_shard(entry, first, count, data);
     TD_TRY(td_store_transfer(&store->machine->sites[entry->site], true, at_offset(entry->tensor.data, first * size),
                              (void *)(uintptr_t)data, (size_t)(td_store_here(entry, first, count) * size)));
     return td_store_write_replicas(store, index, first, count, data);
@@ -127,7 +131,7 @@ static td_status *fill(td_store *store, const td_store_entry *entry)
 {
     const td_plan_site *site = &store->machine->sites[entry->site];
     int64_t n = td_tensor_elements(&entry->tensor), size = (int64_t)td_dtype_bytes(entry->tensor.dtype);
-    n = td_store_here(entry, 0, n);
+    n = entry->held && entry->first ? entry->held : td_store_here(entry, 0, n);
     if (td_initial_is_zero(&entry->initial) || n == 0)
         return NULL;
     if (site->is_host)
@@ -163,6 +167,7 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
     *entry = (td_store_entry){.site = plan->values[value].device,
                               .bytes = plan->values[value].block_bytes,
                               .held = plan->values[value].held,
+                              .first = plan->values[value].first,
                               .is_parameter = info->class == TD_CLASS_PARAMETER,
                               .by_rows = plan->values[value].by_rows,
                               .is_pending = info->class == TD_CLASS_STATE && info->delayed,
@@ -189,6 +194,7 @@ static td_status *add_entries(td_store *store, const td_plan *plan)
             if (plan->values[v].storage == TD_STORE && replica == (pass == 1))
                 TD_TRY(replica ? td_store_add_replica(store, plan, v) : add_entry(store, plan, v));
         }
+    TD_TRY(td_store_add_shards(store, plan));
     return td_store_add_remote_states(store, plan);
 }
 
@@ -203,7 +209,8 @@ td_status *td_store_create(td_plan *plan, td_store **out_store)
     pthread_mutex_init(&store->mutex, NULL);
     store->last_loss = NAN;
     store->remote = plan->remote;
-    td_status *status = TD_NEW(store->entries, plan->graph->n_values + TD_MAX_SLOTS * plan->n_served + 1);
+    td_status *status =
+        TD_NEW(store->entries, plan->graph->n_values + TD_MAX_SLOTS * (plan->n_served + plan->n_shards) + 1);
     if (!status)
         status = TD_NEW(store->arenas, store->machine->n_sites);
     if (!status)
@@ -238,6 +245,7 @@ void td_store_release(td_store *store)
     }
     td_store_drop_tables(store);
     td_store_drop_replicas(store);
+    td_store_drop_shards(store);
     td_free(store->entries);
     td_free(store->arenas);
     pthread_mutex_destroy(&store->mutex);

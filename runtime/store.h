@@ -10,13 +10,23 @@
 #include "runtime/remote.h"
 #include "tandem/session.h"
 
+/* Who of a job's workers has which elements of a state that they share. */
+typedef struct td_store_shard {
+    int64_t *bounds; /* [workers + 1]: worker w has the elements [bounds[w], bounds[w + 1]) */
+    int32_t workers, worker, index;
+} td_store_shard;
+
+/* Bytes of an entry that a checkpoint reads and writes at a time. */
+enum { TD_CHECKPOINT_PIECE = 4 << 20 };
+
 typedef struct td_store_entry {
     char *name;
     td_tensor tensor; /* shape and dtype; data: address in the device's memory */
     int64_t bytes;
     int64_t
         held; /* so many elements, the first, are here; the others are in the replica that begins with them. 0: all are here */
-    int64_t first; /* of a replica: the element that it begins with */
+    int64_t first;         /* of a replica, and of a state that workers share: the element that it begins with */
+    td_store_shard *shard; /* NULL: this worker has all of it */
     int32_t site;
     bool is_parameter;
     bool by_rows;          /* a table: lookups read it, or copies of it, row by row */
@@ -67,6 +77,8 @@ struct td_store {
     td_store_replica *replicas;
     int32_t n_replicas;
     td_name_map names, replica_names;
+    td_store_shard *shards;
+    int32_t n_shards;
     uint64_t seed;
     int64_t steps, updates;
     td_loss_scale loss_scale; /* all zero until a plan with one runs */
@@ -109,6 +121,15 @@ td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first
                                    const void *data) TD_MUST_USE;
 /* td_plan_request.replicated. */
 bool td_store_replicated(const void *store, const char *parameter, int32_t site, td_dtype dtype);
+
+/* ---- store_shards.c: state that the workers of a job share ---- */
+/* After the plan's values have their entries: notes who has what, and adds entries for what this worker has nothing of. */
+td_status *td_store_add_shards(td_store *store, const td_plan *plan) TD_MUST_USE;
+void td_store_drop_shards(td_store *store);
+td_status *td_store_write_shard(const td_store_entry *entry, int64_t first, int64_t n, const float *data) TD_MUST_USE;
+/* The others' stretches come from them, who lend them (td_store_lend); without `borrow` they are refused. */
+td_status *td_store_read_shard(const td_store *store, const td_store_entry *entry, int64_t first, int64_t n,
+                               bool borrow, float *out) TD_MUST_USE;
 
 /* ---- store_tables.c: entries whose rows are not simply in memory ---- */
 /* The plan's tables that are sparse or in a file, empty. */

@@ -184,7 +184,11 @@ typedef struct td_train_options {
      * serve_embedding the tables of all lookups live on its servers. NULL: it trains alone. Must outlive what is planned. */
     const td_remote *remote;
     bool serve_embedding; /* offload.embedding = ps */
-    td_hash_list hashes;  /* by td_hash */
+    /* ps.shard_optimizer: in a job each worker keeps the optimizer state of its share of the dense parameters alone, updates it, and gets
+     * the others' shares of the parameters from them; the bits are the same. Without a job nothing is shared. Refused
+     * (TD_UNSUPPORTED) for parameters that are updated on accelerators, and where workers may be ahead of each other. */
+    bool shard_optimizer;
+    td_hash_list hashes; /* by td_hash */
     td_option_list devices, placements, groups, keep_fp32, recompute, report_gradients;
     char *default_device;
     td_machine *machine;
@@ -328,6 +332,10 @@ typedef struct td_plan_served_summary {
 } td_plan_served_summary;
 /* By index, in the order of names. False past the last one. */
 bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_summary *out_table);
+
+/* Of the optimizer state that a job's workers share (shard_optimizer): bytes that one of them has, and bytes of all. False: nothing is
+ * shared, or there is no such worker. */
+bool td_plan_shared_state(const td_plan *plan, int32_t worker, int64_t *out_bytes, int64_t *out_all_bytes);
 
 /* Micro-batches of the window of a step (from 1), all replicas together. */
 int64_t td_plan_window(const td_plan *plan, int64_t step);

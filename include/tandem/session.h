@@ -70,6 +70,9 @@ typedef struct td_data_position {
     int64_t epoch, batch;
 } td_data_position;
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position) TD_MUST_USE;
+/* What the other workers of a job do while the first one saves: they give it what they have of optimizer state that is shared out
+ * (td_train_options.shard_optimizer), and return; at once where nothing is, and for the first worker. */
+td_status *td_store_lend(const td_store *store) TD_MUST_USE;
 /* One of a series: of tables that servers have, and of hash tables, only the rows that changed or went since the last one of the
  * series that was whole, which must lie at `base`, beside `directory` and as long as that is needed. Whole (*out_whole) without a base,
  * or where not all changes since are known: the first after a load, say. */

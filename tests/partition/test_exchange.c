@@ -1,5 +1,6 @@
 /* The pass `exchange`: which gradients a job's workers sum up together, and when they leave. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "partition/cluster.h"
 #include "runtime/remote.h"
@@ -151,12 +152,130 @@ static void test_buckets_of_replicas_leave_in_turn(void **state)
     model_end(&m);
 }
 
+/* ---- workers that share optimizer state ---------------------------------------------------------------------------------------- */
+
+enum { WORKERS = 3 };
+
+/* The plan of one of three workers, on the host or on an accelerator in 16 bit beside it. */
+static model plan_shared(int32_t worker, td_optimizer rule, bool beside)
+{
+    static td_remote jobs[WORKERS];
+    jobs[worker] = (td_remote){.own = 1, .replicas = WORKERS, .workers = WORKERS, .worker = worker};
+    model m = {.options = td_train_defaults()};
+    assert_ok(td_graph_create(&m.graph));
+    m.x = td_input(m.graph, "x", TD_F32, TD_SHAPE(td_extent(m.graph, "B", 8), WIDTH));
+    m.y = td_input(m.graph, "y", TD_F32, TD_SHAPE(td_extent(m.graph, "B", 8), 1));
+    td_group(&m.options, "*", rule);
+    td_add_device(&m.options, "cpu", "cpu:cores=1,lanes=1");
+    if (beside) {
+        td_add_device(&m.options, "accel", "emulated:memory=64MiB,cores=1");
+        td_default_device(&m.options, "accel");
+        m.options.precision = TD_MIXED_BF16;
+    }
+    m.options.shard_optimizer = true;
+    m.options.clip_norm = 0.5;
+    td_value at = m.x;
+    char name[32];
+    for (int i = 0; i <= LAYERS; i++) {
+        (void)snprintf(name, sizeof name, "layer.%d", i);
+        at = td_linear(at, i < LAYERS ? WIDTH : 1, name);
+    }
+    m.options.remote = &jobs[worker];
+    assert_ok(model_plan(&m, at));
+    return m;
+}
+
+static int64_t elements_of(const td_plan *plan, int32_t value)
+{
+    td_tensor t;
+    td_value_tensor(plan->graph, value, NULL, &t);
+    return td_tensor_elements(&t);
+}
+
+/* Of one worker: what it updates of each parameter, whole blocks, or whole parameters. */
+static void count_updates(const td_plan *plan, bool whole, int64_t *elements, int64_t *all)
+{
+    for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
+        const td_node *node = &plan->graph->nodes[n];
+        if (!td_rule_find(node->op->name))
+            continue;
+        const int64_t size = elements_of(plan, node->inputs[0]);
+        const int64_t n_all = elements_of(plan, td_plan_updated(plan, node));
+        const int32_t maker = plan->graph->values[node->inputs[0]].producer;
+        const td_node *part = maker < 0 ? NULL : &plan->graph->nodes[maker];
+        const int64_t begin = part ? td_attr_int(part->attrs, part->n_attrs, "begin", -1) : 0;
+        assert_int_equal(begin % TD_BLOCK, 0);
+        assert_true(begin + size == n_all || size % TD_BLOCK == 0);
+        assert_true(!whole || size == n_all);
+        assert_int_equal(plan->nodes[n].device, plan->host);
+        *elements += size;
+    }
+    *all = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (plan->graph->values[v].class == TD_CLASS_PARAMETER)
+            *all += elements_of(plan, v);
+}
+
+/* Each element is updated by one worker, which has its state; shares are even but for blocks. */
+static void check_shares(td_optimizer rule, bool whole, bool beside)
+{
+    int64_t elements[WORKERS] = {0}, all = 0, sum = 0, state = 0, one = 0, total = 0;
+    for (int32_t w = 0; w < WORKERS; w++) {
+        model m = plan_shared(w, rule, beside);
+        count_updates(m.plan, whole, &elements[w], &all);
+        assert_true(td_plan_shared_state(m.plan, w, &one, &total));
+        const int64_t held = (int64_t)td_plan_device(m.plan, m.plan->host).state_bytes;
+        assert_true(held >= one && held - one < 64 * 2 * 2 * (LAYERS + 1)); /* of each value up to a cache line */
+        state += one;
+        sum += elements[w];
+        model_end(&m);
+    }
+    assert_int_equal(sum, all);
+    assert_int_equal(state, total);
+    for (int32_t w = 0; w < WORKERS; w++)
+        assert_true(whole || llabs(elements[w] - all / WORKERS) < 10 * TD_BLOCK);
+}
+
+static void test_each_element_is_updated_by_the_one_worker_that_has_its_state(void **state)
+{
+    (void)state;
+    check_shares(td_adam(0.1), false, false);
+}
+
+static void test_what_workers_share_is_the_hosts_beside_an_accelerator(void **state)
+{
+    (void)state;
+    check_shares(td_adam(0.1), false, true);
+}
+
+static void test_an_update_that_looks_at_a_whole_parameter_is_one_workers(void **state)
+{
+    (void)state;
+    check_shares(td_lamb(0.1), true, false);
+}
+
+static void test_shares_are_refused_where_workers_may_be_ahead_of_each_other(void **state)
+{
+    (void)state;
+    static const td_remote job = {.own = 1, .replicas = 2, .workers = 2, .may_be_stale = true};
+    model m = model_begin(4);
+    td_add_device(&m.options, "cpu", "cpu:cores=1,lanes=1");
+    m.options.remote = &job;
+    m.options.shard_optimizer = true;
+    assert_error(model_plan(&m, td_linear(m.x, 1, "layer")), TD_UNSUPPORTED, "ps.consistency: sync");
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_gradient_is_in_one_bucket_in_the_order_in_which_backward_makes_them),
         cmocka_unit_test(test_buckets_leave_while_backward_goes_on_and_nobody_waits_before),
         cmocka_unit_test(test_an_accelerators_gradients_leave_while_it_goes_on),
-        cmocka_unit_test(test_buckets_of_replicas_leave_in_turn)};
+        cmocka_unit_test(test_buckets_of_replicas_leave_in_turn),
+        cmocka_unit_test(test_each_element_is_updated_by_the_one_worker_that_has_its_state),
+        cmocka_unit_test(test_what_workers_share_is_the_hosts_beside_an_accelerator),
+        cmocka_unit_test(test_an_update_that_looks_at_a_whole_parameter_is_one_workers),
+        cmocka_unit_test(test_shares_are_refused_where_workers_may_be_ahead_of_each_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
