@@ -6,6 +6,7 @@
 #include "cli/profile_cell.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
+#include "profiler/lanes.h"
 
 static const char *rate_text(td_cell *to, double per_s, const char *unit)
 {
@@ -81,21 +82,39 @@ static void print_data(const td_analysis *a, FILE *out)
 {
     const td_data_view *d = &a->data;
     td_cell t[3];
+    char steps[200];
     double n = (double)a->steps->n_steps;
     fprintf(out, "\n  data: ");
     if (d->queue_samples)
-        fprintf(out, "%.1f of %" PRId64 " batches stand ready, ", (double)d->queue_sum / (double)d->queue_samples,
-                d->queue_most);
+        fprintf(out, "%.1f of %" PRId64 " batches stand ready (%" PRId64 " to %" PRId64 "), ",
+                (double)d->queue_sum / (double)d->queue_samples, d->queue_places, d->queue_least, d->queue_greatest);
     if (d->fetches)
         fprintf(out, "one takes %s to make, ", td_cell_time(&t[0], (double)d->fetch_ns / (double)d->fetches));
-    fprintf(out, "the run asks for %s a step", td_cell_time(&t[1], (double)d->waited_ns / n));
+    if (d->workers)
+        fprintf(out, "%" PRId64 " %s %s a step for room, ", d->workers,
+                d->workers == 1 ? "worker waits" : "workers wait", td_cell_time(&t[2], (double)d->full_ns / n));
+    fprintf(out, "the run waits %s a step for a batch\n", td_cell_time(&t[1], (double)d->waited_ns / n));
     if (d->starved_steps)
-        fprintf(out, "; %" PRId64 " of %" PRId64 " steps wait for it", d->starved_steps, a->steps->n_steps);
-    fputc('\n', out);
+        fprintf(out, "  the data may be the bottleneck of %s %s\n", d->starved_steps == 1 ? "step" : "steps",
+                td_data_starved_text(a->steps, d, steps, sizeof steps));
+}
+
+static void print_machine(const td_analysis *a, FILE *out)
+{
+    const td_data_view *d = &a->data;
+    double n = (double)a->steps->n_steps;
+    fprintf(out, "  machine: ");
     if (d->cores_used > 0)
-        fprintf(out, "  machine: %.1f of %d cores work", d->cores_used, d->cores);
-    fprintf(out, "%s%.0f events a step, about %.2f %% of its time\n",
-            d->cores_used > 0 ? "; recording " : "  recording ", (double)d->events / n, 100 * d->events_share);
+        fprintf(out, "%.1f of %d cores work; ", d->cores_used, d->cores);
+    for (int32_t i = 0; i < a->view->plan->n_devices; i++)
+        fprintf(out, "%s computes %.0f %% of the time; ", a->view->plan->devices[i].name,
+                100 * td_device_utilisation(a->steps, i));
+    int64_t tasks = 0;
+    for (int64_t l = 0; l < a->view->n_lanes; l++)
+        tasks += a->steps->lanes[l].tasks;
+    fprintf(out, "%" PRId64 " lanes run %.3g tasks a step\n", a->view->n_lanes, (double)tasks / n);
+    fprintf(out, "  recording: %.0f events a step, about %.2f %% of its time\n", (double)d->events / n,
+            100 * d->events_share);
 }
 
 static const char *short_name(char *to, size_t room, const char *name)
@@ -132,6 +151,7 @@ td_status *td_profile_print_rest(const td_analysis *analysis, FILE *out)
 {
     td_advice_list list;
     print_data(analysis, out);
+    print_machine(analysis, out);
     TD_TRY(print_memory(analysis, out));
     td_advise(analysis, &list);
     if (list.n)

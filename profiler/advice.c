@@ -81,13 +81,13 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
         status = td_op_statistics_create(a->view, &a->ops);
     if (!status)
         status = td_memory_view_create(a->view, &a->memory);
-    if (status) {
+    if (!status)
+        status = td_data_view_fill(a->steps, &a->data);
+    if (status)
         td_analysis_destroy(a);
-        return status;
-    }
-    td_data_view_fill(a->steps, &a->data);
-    *out_analysis = a;
-    return NULL;
+    else
+        *out_analysis = a;
+    return status;
 }
 
 static bool has_trained(const td_rank_trace *rank)
@@ -130,6 +130,7 @@ void td_analysis_destroy(td_analysis *analysis)
     if (!analysis)
         return;
     td_ranks_destroy(analysis->ranks);
+    td_data_view_deinit(&analysis->data);
     td_memory_view_destroy(analysis->memory);
     td_op_statistics_destroy(analysis->ops);
     td_overlaps_destroy(analysis->overlaps);

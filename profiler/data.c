@@ -1,6 +1,12 @@
 /* The data pipeline and the machine: see data.h. */
 #include "profiler/data.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
 enum { MOST_THREADS = 1 << 16 };
 
 typedef struct processor {
@@ -30,10 +36,12 @@ static void add_event(td_data_view *d, const td_trace_event *e)
         d->full_ns += ns;
         break;
     case TD_RECORD_QUEUE:
+        d->queue_least = d->queue_samples && d->queue_least < (int64_t)e->amount ? d->queue_least : (int64_t)e->amount;
+        d->queue_greatest = d->queue_greatest > (int64_t)e->amount ? d->queue_greatest : (int64_t)e->amount;
         d->queue_samples++;
         d->queue_sum += (int64_t)e->amount;
         d->queue_empty += e->amount == 0;
-        d->queue_most = e->id;
+        d->queue_places = e->id;
         break;
     case TD_RECORD_CHECKPOINT:
         d->checkpoint_ns += ns;
@@ -66,12 +74,32 @@ static int64_t count_workers(const td_view *view, int64_t begin_ns, int64_t end_
     return n;
 }
 
-void td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
+/* A level is looked at while a micro-step asks for its batch. */
+static void fill_levels(const td_step_trace *trace, const td_data_view *data)
+{
+    const td_view *view = trace->view;
+    int64_t e = 0;
+    for (int64_t i = 0; i < trace->n_steps * view->n_micro; i++) {
+        const int64_t step = i / view->n_micro;
+        const td_view_micro *micro =
+            td_view_micro_of(view, td_view_index(view, trace->steps[step].step, i % view->n_micro));
+        if (!micro || micro->data_end_ns <= micro->data_begin_ns)
+            continue;
+        while (e < view->trace->n_events && view->trace->events[e].begin_ns < micro->data_begin_ns)
+            e++;
+        for (int64_t k = e; k < view->trace->n_events && view->trace->events[k].begin_ns <= micro->data_end_ns; k++)
+            if (view->trace->events[k].kind == TD_RECORD_QUEUE)
+                data->steps[step].ready = (int64_t)view->trace->events[k].amount;
+    }
+}
+
+td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
 {
     const td_view *view = trace->view;
     int64_t begin_ns = td_view_begin_ns(view), end_ns = td_view_end_ns(view);
     processor used = {0};
     *out_data = (td_data_view){.cores = view->plan->cores};
+    TD_TRY(TD_NEW(out_data->steps, trace->n_steps + 1));
     for (int64_t i = 0; i < view->trace->n_events; i++) {
         const td_trace_event *e = &view->trace->events[i];
         if (e->kind == TD_RECORD_PROCESSOR && td_view_counts(view, e->step))
@@ -86,11 +114,45 @@ void td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
         int64_t data = trace->steps[i].path_ns[TD_CAUSE_DATA];
         out_data->waited_ns += trace->steps[i].data_wait_ns;
         out_data->starved_ns += data;
-        out_data->starved_steps += data > 0 && 20 * data >= trace->steps[i].interval_ns;
+        out_data->steps[i] = (td_data_step){.ready = -1,
+                                            .waited_ns = trace->steps[i].data_wait_ns,
+                                            .starved = data > 0 && 20 * data >= trace->steps[i].interval_ns};
+        out_data->starved_steps += out_data->steps[i].starved;
     }
+    fill_levels(trace, out_data);
     if (used.n > 1 && used.last_ns > used.first_ns)
         out_data->cores_used = (double)(used.last_used - used.first_used) / (double)(used.last_ns - used.first_ns);
     double event_ns = json_number_value(json_object_get(view->trace->info, "event_ns"));
     if (trace->wall_ns > 0)
         out_data->events_share = event_ns * (double)out_data->events / (double)trace->wall_ns;
+    return NULL;
+}
+
+void td_data_view_deinit(td_data_view *data)
+{
+    td_free(data->steps);
+    data->steps = NULL;
+}
+
+const char *td_data_starved_text(const td_step_trace *trace, const td_data_view *data, char *buffer, size_t bytes)
+{
+    enum { ROOM = 64 };
+    size_t used = 0;
+    int64_t left = data->starved_steps;
+    buffer[0] = '\0';
+    for (int64_t i = 0, end; i < trace->n_steps; i = end) {
+        end = i + 1;
+        if (!data->steps[i].starved)
+            continue;
+        while (end < trace->n_steps && data->steps[end].starved)
+            end++;
+        if (used + ROOM > bytes) {
+            (void)snprintf(buffer + used, bytes - used, " and %" PRId64 " more", left);
+            break;
+        }
+        used += (size_t)snprintf(buffer + used, bytes - used, end > i + 1 ? "%s%" PRId64 " to %" PRId64 : "%s%" PRId64,
+                                 used ? ", " : "", trace->steps[i].step, trace->steps[end - 1].step);
+        left -= end - i;
+    }
+    return buffer;
 }

@@ -53,6 +53,7 @@ static td_status *explain_idle(const td_step_trace *trace, int64_t index, bounds
     for (int64_t i = first_after(lane, within.begin_ns); i < lane->n_runs && free_ns < within.end_ns; i++) {
         const td_view_run *run = lane->runs[i];
         times->busy_ns += shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns);
+        times->tasks += run->begin_ns < within.end_ns;
         if (run->begin_ns > free_ns)
             TD_TRY(td_path_before(trace->view, run, free_ns, add_wait, &w));
         free_ns = run->begin_ns > within.end_ns ? within.end_ns : run->end_ns > free_ns ? run->end_ns : free_ns;
@@ -140,4 +141,15 @@ td_status *td_lane_times_fill(td_step_trace *trace)
         TD_TRY(td_lane_times_within(trace, i, td_view_begin_ns(view), td_view_end_ns(view), &trace->lanes[i]));
     fill_hidden(trace);
     return NULL;
+}
+
+double td_device_utilisation(const td_step_trace *trace, int32_t device)
+{
+    const int32_t lanes = trace->view->plan->devices[device].lanes > 1 ? trace->view->plan->devices[device].lanes : 1;
+    double busy = 0;
+    for (int64_t l = 0; l < trace->view->n_lanes; l++)
+        if (trace->view->lanes[l].device == device && trace->view->lanes[l].kind == TD_TRACE_COMPUTE)
+            busy += (double)trace->lanes[l].busy_ns;
+    double used = trace->wall_ns > 0 ? busy / lanes / (double)trace->wall_ns : 0;
+    return used < 1 ? used : 1;
 }

@@ -81,23 +81,6 @@ static json_t *memory_json(const td_analysis *a)
     return json_pack("{s:I, s:o}", "step", (json_int_t)a->memory->step, "devices", list);
 }
 
-static json_t *data_json(const td_data_view *d)
-{
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I}", "workers", (json_int_t)d->workers, "batches",
-                     (json_int_t)d->fetches, "make_ms", d->fetches ? MS(d->fetch_ns) / (double)d->fetches : 0,
-                     "workers_waited_ms", MS(d->full_ns), "run_waited_ms", MS(d->waited_ns), "starved_steps",
-                     (json_int_t)d->starved_steps, "starved_ms", MS(d->starved_ns), "queue_ready",
-                     d->queue_samples ? (double)d->queue_sum / (double)d->queue_samples : 0, "queue_places",
-                     (json_int_t)d->queue_most, "queue_empty", (json_int_t)d->queue_empty);
-}
-
-static json_t *machine_json(const td_data_view *d)
-{
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:f}", "cores_used", d->cores_used, "cores", d->cores,
-                     "checkpoint_ms", MS(d->checkpoint_ns), "callback_ms", MS(d->callback_ns), "flush_ms",
-                     MS(d->flush_ns), "events", (json_int_t)d->events, "events_share", d->events_share);
-}
-
 static json_t *advice_json(const td_analysis *a)
 {
     json_t *json = json_array();
@@ -114,12 +97,12 @@ td_status *td_report_json(const td_analysis *analysis, json_t **out_json)
 {
     const td_step_trace *trace = analysis->steps;
     *out_json = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "trace", trace_json(trace->view->trace),
-        "average", td_report_average(trace), "steps", td_report_steps(trace), "subgraphs", td_report_subgraphs(trace),
-        "lanes", td_report_lanes(trace), "activities", td_report_activities(analysis->overlaps), "overlaps",
-        td_report_overlaps(analysis->overlaps), "device_ops", (int)trace->device_ops, "operators",
-        operators_json(analysis->ops), "memory", memory_json(analysis), "data", data_json(&analysis->data), "machine",
-        machine_json(&analysis->data), "advice", advice_json(analysis));
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "totals", td_report_totals(analysis),
+        "trace", trace_json(trace->view->trace), "average", td_report_average(trace), "steps", td_report_steps(trace),
+        "subgraphs", td_report_subgraphs(trace), "lanes", td_report_lanes(trace), "activities",
+        td_report_activities(analysis->overlaps), "overlaps", td_report_overlaps(analysis->overlaps), "device_ops",
+        (int)trace->device_ops, "operators", operators_json(analysis->ops), "memory", memory_json(analysis), "data",
+        td_report_data(analysis), "machine", td_report_machine(analysis), "advice", advice_json(analysis));
     if (!*out_json)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
     json_t *ranks = NULL;

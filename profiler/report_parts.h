@@ -18,6 +18,11 @@ json_t *td_report_lanes(const td_step_trace *trace);
 /* Of one lane over `steps` of them. */
 json_t *td_report_lane(const td_step_trace *trace, int64_t lane, const td_lane_times *times, double steps);
 
+/* ---- report_data.c ---- */
+json_t *td_report_data(const td_analysis *analysis);
+json_t *td_report_machine(const td_analysis *analysis);
+json_t *td_report_totals(const td_analysis *analysis);
+
 /* ---- report_curves.c ---- */
 json_t *td_report_activities(const td_overlaps *overlaps);
 json_t *td_report_overlaps(const td_overlaps *overlaps);

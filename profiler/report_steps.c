@@ -60,9 +60,9 @@ json_t *td_report_lane(const td_step_trace *trace, int64_t index, const td_lane_
             json_array_append_new(waits, json_pack("{s:i, s:f}", "subgraph", s, "ms", MS(t->by_subgraph_ns[s]) / n));
     for (int64_t l = 0; l < trace->view->n_lanes; l++)
         json_object_set_new(overlap, trace->view->lanes[l].name, json_real(MS(t->overlap_ns[l]) / n));
-    return json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", lane->name, "busy_ms", MS(t->busy_ns) / n, "idle_ms",
-                     MS(t->idle_ns) / n, "idle_by_cause", td_report_causes(t->waits_ns, n), "idle_by_subgraph", waits,
-                     "overlap_ms", overlap);
+    return json_pack("{s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "name", lane->name, "tasks", (json_int_t)t->tasks,
+                     "busy_ms", MS(t->busy_ns) / n, "idle_ms", MS(t->idle_ns) / n, "idle_by_cause",
+                     td_report_causes(t->waits_ns, n), "idle_by_subgraph", waits, "overlap_ms", overlap);
 }
 
 /* ---- all of them --------------------------------------------------------------------------------------------------------------------- */

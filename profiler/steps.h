@@ -36,6 +36,7 @@ typedef struct td_subgraph_times {
 /* A lane: how long it worked and what it waited for. */
 typedef struct td_lane_times {
     int64_t busy_ns, idle_ns;
+    int64_t tasks;               /* subgraphs that it ran, or had begun to */
     int64_t waits_ns[TD_CAUSES]; /* idle time by cause; UNKNOWN: nothing came any more */
     int64_t *by_subgraph_ns;     /* idle time while that subgraph ran, which it waited for in the end */
     int64_t *overlap_ns;         /* with each lane */

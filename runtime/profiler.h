@@ -40,6 +40,26 @@ struct td_profiler {
 /* For a rank that runs no session: step `step` has ended here, and recording goes on from the next one; 0: the workers do not record. */
 void td_profiler_follow(td_profiler *profiler, int64_t step);
 
+/* ---- profiler.c: with the mutex held ---- */
+/* Takes the status; what is no error is nothing. */
+void td_profiler_turn_off(td_profiler *profiler, td_status *status);
+/* A training's step is about to begin. */
+void td_profiler_look_at_schedule(td_profiler *profiler, int64_t step);
+void td_profiler_begin_window(td_profiler *profiler, int64_t first, int64_t last);
+void td_profiler_end_window(td_profiler *profiler);
+
+/* ---- profiler_file.c ---- */
+td_status *td_profiler_open_file(td_profiler *profiler) TD_MUST_USE;
+td_status *td_profiler_write_text(td_profiler *profiler, trace_chunk_type type, const char *text) TD_MUST_USE;
+/* Empties the rings into the file. */
+td_status *td_profiler_drain(td_profiler *profiler) TD_MUST_USE;
+/* What lies in the rings from before this profiler, or from between two windows. */
+void td_profiler_discard(void);
+/* What a hook costs with recording on and off, into event_ns and off_ns. Nothing else is recording. */
+void td_profiler_measure_hooks(td_profiler *profiler);
+/* What may stand between quotes. */
+void td_profiler_make_plain(char *text);
+
 /* ---- profiler_keys.c ---- */
 /* The ids (of hash tables: their keys) of a batch of the plan's key group k, one for each lookup, of which so many are distinct; nothing
  * while nothing is recorded. Never fails: what it has no memory for is left out. */

@@ -219,6 +219,57 @@ static void test_csv_has_a_row_for_each_step_and_thing(void **state)
     close_made(&o);
 }
 
+/* ---- data and totals --------------------------------------------------------------------------------------------------------------- */
+
+static void test_steps_that_starve_are_named(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    char text[80];
+    m.queue = 3;
+    m.queue_most = 8;
+    opened o = open_made(&m);
+    assert_int_equal(o.a->data.queue_least, 3);
+    assert_int_equal(o.a->data.queue_greatest, 3);
+    assert_int_equal(o.a->data.queue_places, 8);
+    for (int i = 0; i < m.steps; i++) {
+        assert_int_equal(o.a->data.steps[i].ready, 3);
+        assert_int_equal(o.a->data.steps[i].waited_ns, m.data_wait);
+        assert_false(o.a->data.steps[i].starved);
+    }
+    assert_string_equal(td_data_starved_text(o.a->steps, &o.a->data, text, sizeof text), "");
+    close_made(&o);
+    m.data_wait = 2000000;
+    o = open_made(&m);
+    assert_int_equal(o.a->data.starved_steps, m.steps);
+    assert_string_equal(td_data_starved_text(o.a->steps, &o.a->data, text, sizeof text), "6 to 9");
+    o.a->data.steps[1].starved = false;
+    assert_string_equal(td_data_starved_text(o.a->steps, &o.a->data, text, sizeof text), "6, 8 to 9");
+    close_made(&o);
+}
+
+static void test_totals_count_what_lanes_did(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    opened o = open_made(&m);
+    json_t *json = NULL;
+    OK(td_report_json(o.a, &json));
+    const json_t *totals = json_object_get(json, "totals"), *kinds = json_object_get(totals, "kinds");
+    assert_int_equal(json_integer_value(json_object_get(totals, "tasks")), m.steps * N_SUBGRAPHS);
+    assert_int_equal(json_integer_value(json_object_get(totals, "lanes")), 4);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(kinds, "op"), "count")), m.steps * 5);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(kinds, "copy"), "count")), m.steps * 2);
+    near_ms(json_number_value(json_object_get(json_object_get(kinds, "copy"), "ms")),
+            m.steps * (m.durations[TO_ACCEL] + m.durations[TO_CPU]));
+    const json_t *devices = json_object_get(json_object_get(json, "machine"), "devices");
+    double busy = (double)(m.durations[LOOKUP] + m.durations[UPDATE]) / (double)o.a->steps->average.interval_ns;
+    double found = json_number_value(json_object_get(named(devices, "cpu"), "utilisation"));
+    assert_true(found > busy - 1e-3 && found < busy + 1e-3);
+    json_decref(json);
+    close_made(&o);
+}
+
 static int enter(void **state)
 {
     (void)state;
@@ -242,6 +293,8 @@ int main(void)
         cmocka_unit_test(test_curves_have_every_quantity_of_every_step),
         cmocka_unit_test(test_one_step_has_its_path_its_lanes_and_its_subgraphs),
         cmocka_unit_test(test_csv_has_a_row_for_each_step_and_thing),
+        cmocka_unit_test(test_steps_that_starve_are_named),
+        cmocka_unit_test(test_totals_count_what_lanes_did),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

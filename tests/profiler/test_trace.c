@@ -2,6 +2,9 @@
  * the reader believes nothing that a checksum does not. */
 #include "tests/profiler/made_trace.h"
 
+#include "profiler/advice.h"
+#include "where.h"
+
 #include "base/file.h"
 #include "base/memory.h"
 #include "profiler/view.h"
@@ -82,6 +85,35 @@ static void test_the_bytes_of_a_fixed_run_are_fixed(void **state)
     assert_string_equal(trace->threads[trace->events[1].thread].name, "lane");
     td_trace_destroy(trace);
     td_free(data);
+    (void)unlink(path());
+}
+
+/* golden.tdt was written by this program when it was checked in: it is written so still, and read to the same numbers. */
+static void test_a_file_of_before_is_read_and_written_the_same(void **state)
+{
+    (void)state;
+    const char *golden = TD_SOURCE_DIR "/tests/profiler/golden.tdt";
+    char *before = NULL, *now = NULL;
+    size_t before_bytes = 0, now_bytes = 0;
+    td_trace *trace = NULL;
+    td_analysis *a = NULL;
+    const made m = made_defaults();
+    made_file(path(), &m);
+    OK(td_file_read(golden, &before, &before_bytes));
+    OK(td_file_read(path(), &now, &now_bytes));
+    assert_int_equal(now_bytes, before_bytes);
+    assert_memory_equal(now, before, now_bytes);
+    OK(td_trace_read(golden, &trace));
+    assert_false(trace->cut);
+    assert_int_equal(trace->n_events, 5 * (2 * N_SUBGRAPHS + 6));
+    OK(td_analysis_create(trace, -1, &a));
+    assert_int_equal(a->steps->average.interval_ns, 4748000);
+    assert_int_equal(a->steps->average.path_ns[TD_CAUSE_SUBGRAPH], 4700000);
+    assert_string_equal(a->ops->ops.rows[0].name, "table/update");
+    td_analysis_destroy(a);
+    td_trace_destroy(trace);
+    td_free(before);
+    td_free(now);
     (void)unlink(path());
 }
 
@@ -208,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_what_was_written),
         cmocka_unit_test(test_the_bytes_of_a_fixed_run_are_fixed),
+        cmocka_unit_test(test_a_file_of_before_is_read_and_written_the_same),
         cmocka_unit_test(test_a_cut_file_is_read_up_to_the_cut),
         cmocka_unit_test(test_a_file_reads_like_its_bytes),
         cmocka_unit_test(test_a_changed_byte_ends_the_trace_there),
