@@ -90,11 +90,14 @@ static td_status *add_table(void *self, const td_remote_table *table, int32_t *o
 
 /* ---- a message to each server -------------------------------------------------------------------------------------------------- */
 
-/* Until the servers have read what the last round asked. */
+/* Until the servers have read what the last round asked, and have answered where they do. */
 static td_status *settle(const td_job *job, td_round *r)
 {
-    for (int32_t s = 0; s < job->servers && r->under_way; s++)
+    for (int32_t s = 0; s < job->servers && r->under_way; s++) {
         TD_TRY(td_comm_wait(job->comm, &r->questions[s]));
+        if (r->questions[s].answer)
+            TD_TRY(td_comm_wait(job->comm, r->questions[s].answer));
+    }
     r->under_way = false;
     return NULL;
 }

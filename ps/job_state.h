@@ -8,6 +8,7 @@
 
 #include "ps/members.h"
 #include "ps/near.h"
+#include "ps/pieces.h"
 #include "ps/protocol.h"
 #include "ps/server.h"
 #include "runtime/remote.h"
@@ -112,6 +113,12 @@ void td_client_cut(const td_job *job, const td_remote_part *parts, int32_t n, bo
 static inline int64_t td_client_pull_bytes(int32_t servers, int32_t n, int64_t keys)
 {
     return servers * n * (int64_t)sizeof(td_wire_part) + keys * (int64_t)sizeof(int64_t);
+}
+
+/* Of their answers, rows of so many bytes. */
+static inline int64_t td_client_rows_bytes(int32_t servers, int64_t rows)
+{
+    return rows + (int64_t)servers * 2 * TD_PIECES_HEAD;
 }
 
 static inline int64_t td_client_push_bytes(int32_t servers, int32_t n, int64_t keys_and_rows)

@@ -14,8 +14,9 @@ enum { TD_WORD_APPLIED = 4 };
 enum {
     TD_ASK_TABLE =
         TD_REQUESTS, /* words: table; bytes: td_shard_definition with the whole table's rows. Answered empty */
-    TD_ASK_PULL,     /* words: parts, begin, windows pushed; bytes: parts, keys. Answer: rows */
-    TD_ASK_PUSH,     /* words: window, parts, replica, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
+    TD_ASK_PULL, /* words: parts, begin, windows pushed, whether in pieces; bytes: parts, keys. Answer: rows, after a head
+                        (pieces.h) where in pieces */
+    TD_ASK_PUSH, /* words: window, parts, replica, step or 0 (not recorded); bytes: parts, keys, coefficients, rows.
                         No answer */
     TD_ASK_OFFER, /* as TD_ASK_PUSH, the words' third with TD_OFFER_ENDS in a worker's last one of a window: answered with the
                         squares of each part's sum when all are there */

@@ -7,37 +7,65 @@
 #include "base/memory.h"
 #include "base/record.h"
 #include "ps/owner_file.h"
+#include "ps/pieces.h"
 #include "ps/protocol.h"
 #include "ps/request.h"
 #include "ps/server_state.h"
 
 /* ---- pulls ----------------------------------------------------------------------------------------------------------------- */
 
+/* An answer as it is written. */
+typedef struct answer {
+    td_pieces *pieces; /* NULL: nobody reads it before it is whole */
+    char *rows;
+    int64_t written, told; /* bytes */
+} answer;
+
+static td_status *pull_part(td_shard *shard, const int64_t *keys, int64_t n, bool begin, answer *a)
+{
+    const int64_t bytes = shard->arrays[0].row_bytes, most = TD_PIECE_BYTES / bytes;
+    const int64_t some = a->pieces ? (most ? most : 1) : n;
+    for (int64_t first = 0; first < n; first += some) {
+        const int64_t count = n - first < some ? n - first : some;
+        TD_TRY(td_shard_pull(shard, keys + first, count, begin, a->rows + a->written));
+        a->written += count * bytes;
+        if (a->pieces && a->written - a->told >= TD_PIECE_BYTES) {
+            td_pieces_write(a->pieces, a->written);
+            a->told = a->written;
+        }
+    }
+    return NULL;
+}
+
 static td_status *pull(td_server *server, const td_request *request)
 {
     const int64_t parts = (int64_t)request->words[0];
     const td_wire_part *part = request->data;
     int64_t all = 0, bytes = 0;
-    char *rows = NULL;
+    answer a = {0};
+    char *room = NULL;
     const uint64_t from = td_record_begin();
     TD_TRY(td_request_check_parts(request, parts, &all));
-    const int64_t *keys = (const int64_t *)(part + parts);
+    const int64_t *keys = (const int64_t *)(part + parts), head = request->words[3] ? TD_PIECES_HEAD : 0;
     for (int64_t i = 0; i < parts; i++) {
         td_shard *shard = NULL;
         TD_TRY(td_server_shard(server, part[i].table, &shard));
         bytes += part[i].n * shard->arrays[0].row_bytes;
     }
-    TD_TRY(td_server_room_for_answer(server, request, bytes, &rows));
-    for (int64_t i = 0; i < parts; keys += part[i++].n) {
-        td_shard *shard = server->shards[part[i].table];
-        TD_TRY(td_shard_pull(shard, keys, part[i].n, request->words[1] != 0, rows));
-        rows += part[i].n * shard->arrays[0].row_bytes;
-    }
+    TD_TRY(td_server_room_for_answer(server, request, head + bytes, &room));
+    a.pieces = head && room == request->answer ? (td_pieces *)(void *)room : NULL;
+    if (head && !a.pieces)
+        memset(room, 0, (size_t)head);
+    a.rows = room + head;
+    for (int64_t i = 0; i < parts; keys += part[i++].n)
+        TD_TRY(pull_part(server->shards[part[i].table], keys, part[i].n, request->words[1] != 0, &a));
+    if (a.pieces)
+        td_pieces_write(a.pieces, TD_PIECES_ALL);
     server->served.pulls++;
     int64_t behind = request->words[1] ? (int64_t)request->words[2] - server->applied : 0;
     behind = behind < 0 ? 0 : behind < TD_JOB_STALENESS ? behind : TD_JOB_STALENESS - 1;
     server->staleness[behind] += request->words[1] != 0;
-    td_status *status = td_server_answer(server, request, (uint64_t)behind, 0, bytes);
+    td_status *status = td_server_answer(server, request, (uint64_t)behind, 0, head + bytes);
     td_record_end(TD_RECORD_ANSWER, 0, server->step + 1, from, (uint64_t)bytes);
     return status;
 }

@@ -271,13 +271,25 @@ static void ask_ahead(const td_shard *shard, const int64_t *keys, int64_t i, int
         td_key_index_prefetch(&shard->keys.index, keys[i + PREFETCH_PLACES]);
 }
 
+/* Of an array's row that has begun, as nearly all have that are named; else TD_NO_SLOT, and find or take says more. */
+static inline int64_t slot_of_begun(const td_shard *shard, int64_t key)
+{
+    const td_shard_definition *d = &shard->definition;
+    const uint64_t slot = (uint64_t)key - (uint64_t)d->first;
+    const bool begun =
+        d->kind == TD_SHARD_ARRAY && slot < (uint64_t)d->rows && td_slot_bit(shard->begun, (int64_t)slot);
+    return begun ? (int64_t)slot : TD_NO_SLOT;
+}
+
 /* Slots of all keys first: the index and the rows are both far away in memory, and are asked for ahead of use. */
 static td_status *take_all(td_shard *shard, const int64_t *keys, int64_t n)
 {
     TD_TRY(slots_for(shard, n));
     for (int64_t i = 0; i < n; i++) {
         ask_ahead(shard, keys, i, n);
-        TD_TRY(take(shard, keys[i], &shard->slots[i]));
+        shard->slots[i] = slot_of_begun(shard, keys[i]);
+        if (shard->slots[i] < 0)
+            TD_TRY(take(shard, keys[i], &shard->slots[i]));
     }
     return NULL;
 }
@@ -313,7 +325,9 @@ td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool b
         for (int64_t i = first; i < end; i++) {
             int64_t *slot = &slots[i - first];
             ask_ahead(shard, keys, i, n);
-            TD_TRY(begin && !hashed ? take(shard, keys[i], slot) : find(shard, keys[i], slot));
+            *slot = slot_of_begun(shard, keys[i]);
+            if (*slot < 0)
+                TD_TRY(begin && !hashed ? take(shard, keys[i], slot) : find(shard, keys[i], slot));
             if (*slot >= 0)
                 td_prefetch_row(row_of(shard, 0, *slot), bytes);
         }

@@ -17,13 +17,14 @@ static int64_t of_worker(const td_plan *plan, int32_t servers)
 {
     const int32_t n = plan->n_served;
     td_plan_served_summary table;
-    int64_t keys = 0, pulled = 1, pushed = 0;
+    int64_t keys = 0, pulled = 0, pushed = 0;
     for (int32_t t = 0; td_plan_served_table(plan, t, &table); t++) {
         keys += table.keys;
         pulled += table.keys * table.row_bytes;
         pushed += table.push_bytes;
     }
-    return td_buffer_bytes(td_client_pull_bytes(servers, n, keys)) + td_buffer_bytes(pulled) +
+    return td_buffer_bytes(td_client_pull_bytes(servers, n, keys)) +
+           td_buffer_bytes(td_client_rows_bytes(servers, pulled)) +
            (pushed ? td_buffer_bytes(td_client_push_bytes(servers, n, pushed)) : 0) +
            2 * td_client_round_bytes(servers, n) + td_room_of((int64_t)servers * n) * (int64_t)sizeof(td_exact) +
            td_room_of((int64_t)n * TD_COEFFICIENTS) * (int64_t)sizeof(float) + td_served_bytes(plan);
@@ -51,7 +52,7 @@ static int64_t of_server(const td_plan *plan, int32_t workers, int32_t servers)
             td_room_of(summed) * (int64_t)sizeof(int64_t) + (table.hashed ? numbers : 0); /* shard.c: slots, kept */
     }
     push = td_client_push_bytes(1, plan->n_served, push);
-    return bytes + scaled + td_buffer_bytes(answer) +
+    return bytes + scaled + td_buffer_bytes(answer + TD_PIECES_HEAD) +
            (replicas + workers) * (td_room_of(push) + (int64_t)sizeof(td_arrival)) +
            plan->n_served * (int64_t)(2 * sizeof(td_fold) + 2 * sizeof(td_exact));
 }

@@ -96,6 +96,14 @@ static void update_some_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
+static void update_rows_together(void *context, int64_t begin, int64_t end)
+{
+    const update_work *work = context;
+    const td_update_target *target = &work->target;
+    target->rule->update_rows(target->parameter, target->states, work->rows + begin, end - begin, work->count - begin,
+                              work->gradient + begin * target->dim, target->dim, target->coefficients);
+}
+
 td_status *td_update_run(const td_update_rule *rule, const td_kernel_call *call, td_team *team)
 {
     const td_tensor *gradient = &call->inputs[GRADIENT];
@@ -105,8 +113,9 @@ td_status *td_update_run(const td_update_rule *rule, const td_kernel_call *call,
     if (gradient->kind == TD_ROW_SPARSE) {
         work.rows = gradient->index;
         work.count = *(const int64_t *)gradient->count;
-        td_update_for(team, work.count, 1 + rows_per_block / 4, work.count * work.target.dim, update_some_rows,
-                      &work); /* far rows: a quarter pays */
+        const bool together = rule->update_rows && work.target.dtype == TD_F32;
+        td_update_for(team, work.count, 1 + rows_per_block / 4, work.count * work.target.dim,
+                      together ? update_rows_together : update_some_rows, &work); /* far rows: a quarter pays */
     } else if (rule->per_row) {
         td_update_for(team, work.target.rows, rows_per_block, work.target.rows * work.target.dim, update_all_rows,
                       &work);

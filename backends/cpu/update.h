@@ -20,6 +20,10 @@ typedef struct td_update_rule {
     /* n elements, or one row if per_row: states[i] points at their numbers, or is NULL where the call has fewer. The arrays
      * do not overlap. */
     void (*update)(float *parameter, float *const *states, const float *gradient, int64_t n, const float *coefficients);
+    /* Optional, for rules whose rows are each a long chain of operations: n distinct rows of `dim` elements, with the same bits.
+     * Parameter and states are those of all rows, gradients [n, dim]; rows[n] to rows[known] come next, and are asked for. */
+    void (*update_rows)(float *parameter, float *const *states, const int64_t *rows, int64_t n, int64_t known,
+                        const float *gradients, int64_t dim, const float *coefficients);
 } td_update_rule;
 
 /* A parameter with its states, and how to update it. */

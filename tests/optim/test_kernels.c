@@ -130,7 +130,7 @@ static void test_row_sparse_updates(void **state)
     static const int64_t dims[] = {1, 3, 8, 16, 17, 64, 129};
     for (int i = 0; i < UPDATE_SETTINGS; i++) {
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-            check_sparse(update_settings[i], 40, dims[d], 3, (int64_t)d % 4);
+            check_sparse(update_settings[i], 120, dims[d], 3, (int64_t)d % 4);
         check_sparse(update_settings[i], 4000, 4, 1, 0); /* several blocks */
         check_sparse(update_settings[i], 5, 4, 100, 0);  /* no row at all */
     }

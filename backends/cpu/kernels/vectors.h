@@ -238,12 +238,27 @@ static inline void v16_store_first(float *to, v16 x, int64_t n)
     memcpy(to, lanes, (size_t)n * sizeof *lanes);
 }
 
+#if defined(__AVX2__) && defined(__FMA__)
+/* Lane l takes l + 8, l + 4, l + 2, l + 1, all in registers: a short row's sum is not long enough to hide a way through memory. */
+static inline float v16_fold(v16 x)
+{
+#if defined(__AVX512F__)
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+#else
+    const __m256 eight = _mm256_add_ps(x.a, x.b);
+#endif
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+#else
 static inline float v16_fold(v16 x)
 {
     float lanes[TD_SUM_LANES];
     v16_store(lanes, x);
     return td_fold_lanes(lanes);
 }
+#endif
 
 /* td_sum and td_dot of base/sums.h, vectorised: the lanes of a short last piece that hold no element stay as they are. */
 static inline float v16_sum(const float *x, int64_t n)
