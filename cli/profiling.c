@@ -72,6 +72,21 @@ static td_status *check_within(const td_setup *setup, const char *key, int64_t f
                             first, setup->steps);
 }
 
+/* Skip, wait and active count epochs: windows begin and end with them. What warms up is the end of what is left alone before; there is
+ * none between windows that follow each other. */
+static void count_epochs(td_profiler_options *options, int64_t steps_per_epoch)
+{
+    const int64_t steps =
+        steps_per_epoch < 1000000 ? steps_per_epoch : 1000000; /* of 1e12 epochs at most: no overflow */
+    options->skip *= steps;
+    options->wait *= steps;
+    options->active *= steps;
+    int64_t *alone = options->wait ? &options->wait : &options->skip;
+    const int64_t most = options->wait || options->repeat == 1 ? *alone : 0;
+    options->warm_up = options->warm_up < most ? options->warm_up : most;
+    *alone -= options->warm_up;
+}
+
 static td_status *read_section(const td_setup *setup, td_profiler_options *options)
 {
     td_section root = setup->root;
@@ -83,6 +98,8 @@ static td_status *read_section(const td_setup *setup, td_profiler_options *optio
     options->warm_up = td_section_int(root, "profile.warm_up");
     options->active = td_section_int(root, "profile.active");
     options->repeat = td_section_int(root, "profile.repeat");
+    if (!strcmp(td_section_string(root, "profile.unit"), "epoch"))
+        count_epochs(options, setup->steps_per_epoch);
     options->ring_records = (int32_t)td_section_int(root, "profile.ring_records");
     options->start = options->start && td_section_bool(root, "profile.start");
     if (td_section_has(root, "profile.steps")) {
@@ -121,7 +138,7 @@ static td_status *read_environment(td_profiler_options *options)
 
 static bool section_given(td_section root)
 {
-    static const char *const keys[] = {"steps", "epochs", "skip", "wait", "warm_up", "active", "repeat"};
+    static const char *const keys[] = {"steps", "epochs", "unit", "skip", "wait", "warm_up", "active", "repeat"};
     char key[64];
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         (void)snprintf(key, sizeof key, "profile.%s", keys[i]);

@@ -62,13 +62,15 @@ static void fill_lane(const td_curves *curves, int64_t l)
 {
     const td_step_trace *trace = curves->trace;
     const td_view_lane *lane = &trace->view->lanes[l];
+    enum { MOST_IN_STEP = 1 << 16 }; /* runs: a file that has more is made to be slow */
     int64_t first = 0;
     for (int64_t i = 0; i < trace->n_steps; i++) {
         const td_view_step *step = td_view_step_of(trace->view, trace->steps[i].step);
         int64_t busy = 0;
         while (first < lane->n_runs && lane->runs[first]->end_ns <= step->from_ns)
             first++;
-        for (int64_t r = first; r < lane->n_runs && lane->runs[r]->begin_ns < step->end_ns; r++) {
+        const int64_t most = first + MOST_IN_STEP < lane->n_runs ? first + MOST_IN_STEP : lane->n_runs;
+        for (int64_t r = first; r < most && lane->runs[r]->begin_ns < step->end_ns; r++) {
             int64_t begin = lane->runs[r]->begin_ns > step->from_ns ? lane->runs[r]->begin_ns : step->from_ns;
             int64_t end = lane->runs[r]->end_ns < step->end_ns ? lane->runs[r]->end_ns : step->end_ns;
             busy += end > begin ? end - begin : 0;

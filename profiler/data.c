@@ -74,23 +74,42 @@ static int64_t count_workers(const td_view *view, int64_t begin_ns, int64_t end_
     return n;
 }
 
-/* A level is looked at while a micro-step asks for its batch. */
-static void fill_levels(const td_step_trace *trace, const td_data_view *data)
+/* The last look at the queue at or before a moment: `looks` are events, in order. -1: none. */
+static int64_t last_look(const td_view *view, const int64_t *looks, int64_t n, int64_t ns)
+{
+    int64_t low = 0, high = n;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (view->trace->events[looks[middle]].begin_ns <= ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? looks[low - 1] : -1;
+}
+
+/* The queue is looked at while a micro-step asks for its batch. */
+static td_status *fill_levels(const td_step_trace *trace, const td_data_view *data)
 {
     const td_view *view = trace->view;
-    int64_t e = 0;
+    int64_t *looks = NULL, n = 0, count = 0;
+    for (int64_t i = 0; i < view->trace->n_events; i++)
+        count += view->trace->events[i].kind == TD_RECORD_QUEUE;
+    TD_TRY(TD_NEW(looks, count + 1));
+    for (int64_t i = 0; i < view->trace->n_events; i++)
+        if (view->trace->events[i].kind == TD_RECORD_QUEUE)
+            looks[n++] = i;
     for (int64_t i = 0; i < trace->n_steps * view->n_micro; i++) {
         const int64_t step = i / view->n_micro;
         const td_view_micro *micro =
             td_view_micro_of(view, td_view_index(view, trace->steps[step].step, i % view->n_micro));
-        if (!micro || micro->data_end_ns <= micro->data_begin_ns)
-            continue;
-        while (e < view->trace->n_events && view->trace->events[e].begin_ns < micro->data_begin_ns)
-            e++;
-        for (int64_t k = e; k < view->trace->n_events && view->trace->events[k].begin_ns <= micro->data_end_ns; k++)
-            if (view->trace->events[k].kind == TD_RECORD_QUEUE)
-                data->steps[step].ready = (int64_t)view->trace->events[k].amount;
+        const int64_t look = micro ? last_look(view, looks, n, micro->data_end_ns) : -1;
+        if (look >= 0 && micro->data_end_ns > micro->data_begin_ns &&
+            view->trace->events[look].begin_ns >= micro->data_begin_ns)
+            data->steps[step].ready = (int64_t)view->trace->events[look].amount;
     }
+    td_free(looks);
+    return NULL;
 }
 
 td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
@@ -119,7 +138,7 @@ td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
                                             .starved = data > 0 && 20 * data >= trace->steps[i].interval_ns};
         out_data->starved_steps += out_data->steps[i].starved;
     }
-    fill_levels(trace, out_data);
+    TD_TRY(fill_levels(trace, out_data));
     if (used.n > 1 && used.last_ns > used.first_ns)
         out_data->cores_used = (double)(used.last_used - used.first_used) / (double)(used.last_ns - used.first_ns);
     double event_ns = json_number_value(json_object_get(view->trace->info, "event_ns"));

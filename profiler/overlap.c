@@ -154,13 +154,16 @@ static td_status *gather(const gathering *g)
     return NULL;
 }
 
-/* Those that went on, one behind the other; the others' memory is none. */
+/* Those that went on, one behind the other; the others' memory is none. Of a plan of more devices than any machine has, the first. */
 static void keep_used(const gathering *g, td_overlaps *out)
 {
+    enum { MOST = 256 };
     for (int32_t i = 0; i < g->n; i++) {
         td_activity *from = &g->all[i];
         int32_t on_devices = g->view->plan->n_devices * (TD_ACTIVITY_FROM_DEVICE + 1);
-        if (!from->n_spans)
+        if (out->n == MOST)
+            td_free(from->spans);
+        if (!from->n_spans || out->n == MOST)
             continue;
         from->device = i < on_devices ? i / (TD_ACTIVITY_FROM_DEVICE + 1) : -1;
         from->kind =

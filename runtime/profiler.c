@@ -127,7 +127,8 @@ void td_profiler_begin_window(td_profiler *profiler, int64_t first, int64_t last
     profiler->last_step = last;
     profiler->completed_step = first - 1;
     profiler->window_begin = td_ticks();
-    profiler->drained_ns = td_clock_ns();
+    profiler->drained_ns = profiler->window_ns = td_clock_ns();
+    profiler->window_records = profiler->records;
     td_record_switch(true);
     if (profiler->lost_ns)
         td_record_end(TD_RECORD_RECOVERY, 0, (uint32_t)first, td_record_begin(),
@@ -135,8 +136,19 @@ void td_profiler_begin_window(td_profiler *profiler, int64_t first, int64_t last
     profiler->lost_ns = 0;
 }
 
+/* What recording took of the window's time, by what a hook costs here. */
+static td_status *write_share(td_profiler *profiler, int64_t ns)
+{
+    char text[64];
+    double share =
+        ns > 0 ? profiler->event_ns * (double)(profiler->records - profiler->window_records) / (double)ns : 0;
+    (void)snprintf(text, sizeof text, "{\"step_share\":%.9f}", share);
+    return td_profiler_write_text(profiler, TRACE_INFO, text);
+}
+
 static td_status *write_window(td_profiler *profiler, int64_t last)
 {
+    const int64_t ns = td_clock_ns() - profiler->window_ns;
     trace_window window = {
         .begin = profiler->window_begin, .end = td_ticks(), .first_step = profiler->first_step, .last_step = last};
     char *keys = td_profiler_keys_json(profiler);
@@ -146,6 +158,7 @@ static td_status *write_window(td_profiler *profiler, int64_t last)
     TD_TRY(td_profiler_drain(profiler));
     TD_TRY(td_trace_write_clock(profiler->writer));
     TD_TRY(td_trace_write(profiler->writer, TRACE_WINDOW, &window, sizeof window));
+    TD_TRY(write_share(profiler, ns));
     return td_trace_writer_flush(profiler->writer);
 }
 

@@ -31,6 +31,8 @@ struct td_profiler {
     atomic_bool requested;
     int64_t first_step, last_step, completed_step; /* of the window that is recorded */
     uint64_t window_begin;
+    int64_t window_ns;       /* the same moment on the monotonic clock */
+    uint64_t window_records; /* that had been written before */
     int64_t drained_ns;
     uint64_t records, dropped, homeless;
     int64_t lost_ns; /* when a job that goes on lost ranks; 0: it did not, or a window has said so */

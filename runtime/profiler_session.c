@@ -31,9 +31,10 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
     slot->record_step = (uint32_t)step;
     slot->record_micro = (uint32_t)slot->micro;
     slot->record_base = session->record_base;
-    slot->record_micro_from = 0;
+    slot->record_micro_from = from; /* 0: recording was off */
     slot->record_from = slot->micro ? session->slots[(slot->step - 1) % TD_STEP_SLOTS].record_from : 0;
-    if (!profiler)
+    slot->record_from = slot->record_from ? slot->record_from : from;
+    if (!profiler) /* who records by himself, to see what it costs */
         return;
     pthread_mutex_lock(&profiler->mutex);
     if (session->plan->training && !slot->micro)
@@ -42,7 +43,7 @@ void td_session_profile_admit(td_session *session, td_step_slot *slot, uint64_t 
         td_profiler_turn_off(profiler, make_known(profiler, session));
     slot->record_base = session->record_base;
     pthread_mutex_unlock(&profiler->mutex);
-    slot->record_micro_from = from ? from : td_record_begin();
+    slot->record_micro_from = from ? from : td_record_begin(); /* it may have begun here */
     if (!slot->record_from)
         slot->record_from = slot->record_micro_from;
     if (from)

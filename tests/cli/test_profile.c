@@ -71,6 +71,9 @@ static void test_a_run_records_what_it_is_asked_for(void **state)
     expect_window("steps", 3, 5);
     SUCCEED("train", "x.yaml", "--run", "epochs", "--set", "profile.epochs=2"); /* of 16 steps */
     expect_window("epochs", 17, 32);
+    SUCCEED("train", "x.yaml", "--run", "unit", "--set", "profile.unit=epoch", "--set", "profile.skip=1", "--set",
+            "profile.active=1");
+    expect_window("unit", 17, 32);
     SUCCEED("train", "x.yaml", "--run", "not", "--profile", "--set", "profile.start=off");
     assert_int_equal(access("not/profile", F_OK), -1);
     setenv("TANDEM_PROFILE", "8-9", 1);

@@ -36,6 +36,9 @@ static void test_every_op_is_recorded_once(void **state)
     assert_int_equal(trace->windows[0].first_step, 6);
     assert_int_equal(trace->windows[0].last_step, 15);
     assert_int_equal(trace->dropped, 0);
+    static const char *const costs[] = {"event_ns", "off_ns", "step_share"}; /* every trace says what it cost */
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
+        assert_true(json_number_value(json_object_get(trace->info, costs[i])) > 0);
     const td_trace_plan *plan = &trace->plans[0];
     assert_int_equal(before, 30 * ops_of_a_step(plan));
     assert_int_equal(count(trace, TD_RECORD_OP, 6, 15), 10 * ops_of_a_step(plan));
@@ -279,6 +282,29 @@ static void test_a_profiler_that_cannot_write_turns_itself_off(void **state)
     }
 }
 
+/* Who turns recording on by himself, to see what it costs, gets the ops' records without any profiler. */
+static void test_lanes_record_without_a_profiler(void **state)
+{
+    (void)state;
+    run r = {0};
+    td_record_span span;
+    int64_t ops = 0;
+    open_run(&r);
+    assert_true(td_record_open(1 << 12));
+    td_record_switch(true);
+    train(&r, 4);
+    td_record_switch(false);
+    for (int32_t i = 0; i < TD_RECORD_RINGS; i++)
+        while (td_record_peek(i, &span)) {
+            for (uint32_t k = 0; k < span.n; k++)
+                ops += td_record_kind_of(&span.records[k]) == TD_RECORD_OP;
+            td_record_consume(i, &span);
+        }
+    assert_int_equal(ops % 4, 0);
+    assert_true(ops >= 4 * 10);
+    close_run(&r);
+}
+
 static void test_one_at_a_time(void **state)
 {
     (void)state;
@@ -307,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_a_training_that_ends_first_has_a_shorter_window),
         cmocka_unit_test(test_what_is_dropped_is_counted),
         cmocka_unit_test(test_a_profiler_that_cannot_write_turns_itself_off),
+        cmocka_unit_test(test_lanes_record_without_a_profiler),
         cmocka_unit_test(test_one_at_a_time),
     };
     return cmocka_run_group_tests(tests, enter, leave);
