@@ -1,10 +1,11 @@
 /* golden_check DIR: holds the engine against reference training cases.
  *
- *     golden_check DIR [--only CASE] [--devices cpu|cut|offload]
+ *     golden_check DIR [--only CASE] [--devices cpu|cut|offload|half|auto]
  *
  * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
  * description says, on the host alone ("cpu"), cut over the host and an emulated accelerator ("cut"), and with the optimizer of
- * all that is on the accelerator offloaded ("offload"), each pipelined and step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
+ * all that is on the accelerator offloaded ("offload"), half of it (offload.optimizer: {ratio: 0.5}, "half"), and as much as an
+ * accelerator that is too small has no room for ("auto"), each pipelined and step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
  * state, within the case's tolerances; the other runs also with the host's, bit for bit; bytes copied and held with the plan's. One
  * line per case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that
  * the engine does not have yet are skipped, and named; asked for with --only, that is a failure. */
@@ -23,7 +24,7 @@ typedef struct request {
     bool devices[GOLDEN_DEVICES];
 } request;
 
-static const char *const device_names[GOLDEN_DEVICES] = {"cpu", "cut", "offload"};
+static const char *const device_names[GOLDEN_DEVICES] = {"cpu", "cut", "offload", "half", "auto"};
 
 typedef struct tally {
     int64_t cases, held, failed, skipped;
@@ -232,7 +233,7 @@ static bool read_devices(const char *text, request *r)
 
 int main(int argc, char **argv)
 {
-    request r = {.devices = {true, true, true}};
+    request r = {.devices = {true, true, true, true, true}};
     bool good = true;
     for (int i = 1; i < argc && good; i++) {
         bool has_value = i + 1 < argc;
@@ -247,6 +248,6 @@ int main(int argc, char **argv)
     }
     if (good && r.folder)
         return check_folder(&r);
-    (void)fprintf(stderr, "usage: golden_check DIR [--only CASE] [--devices cpu|cut|offload]\n");
+    (void)fprintf(stderr, "usage: golden_check DIR [--only CASE] [--devices cpu|cut|offload|half|auto]\n");
     return 2;
 }

@@ -231,6 +231,47 @@ static td_status *run_step_by_step(const golden_case *c, golden_engine *engine, 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------------- */
 
 static td_status *build(const golden_case *c, const golden_model *model, golden_devices devices, golden_engine *engine,
+                        td_value *out_loss);
+
+/* What an accelerator must have for half of what an offload of all spares; where it spares nothing, more than all takes. */
+static td_status *measure_half(const golden_case *c, const golden_model *model, int64_t *out_bytes)
+{
+    golden_engine engine = {.options = td_train_defaults()};
+    td_value loss = TD_NO_VALUE;
+    td_ledger with, without = {0};
+    int64_t all = 0, none = 0;
+    td_status *status = build(c, model, GOLDEN_OFFLOAD, &engine, &loss);
+    if (!status)
+        status = td_plan_train(engine.graph, loss, &engine.options, &engine.plan);
+    if (!status) {
+        with = td_plan_ledger(engine.plan, 1);
+        (void)td_plan_ledger_without(engine.plan, 1, &without);
+        for (int32_t k = 0; k < TD_LEDGER_CLASSES; k++) {
+            all += with.bytes[k];
+            none += without.bytes[k];
+        }
+        *out_bytes = all < none ? (all + none) / 2 : 256 << 20;
+    }
+    golden_engine_stop(&engine);
+    return status;
+}
+
+static td_status *offload(const golden_case *c, const golden_model *model, golden_devices devices,
+                          td_train_options *options)
+{
+    char accelerator[64];
+    int64_t bytes = 256 << 20;
+    if (devices == GOLDEN_AUTO)
+        TD_TRY(measure_half(c, model, &bytes));
+    (void)snprintf(accelerator, sizeof accelerator, "emulated:memory=%" PRId64 ",cores=1", bytes);
+    td_add_device(options, "accel", accelerator);
+    options->offload_embedding = true;
+    options->offload_optimizer = devices == GOLDEN_AUTO ? TD_OFFLOAD_AUTO : TD_OFFLOAD_CPU;
+    options->offload_ratio = devices == GOLDEN_HALF ? 0.5 : 1;
+    return NULL;
+}
+
+static td_status *build(const golden_case *c, const golden_model *model, golden_devices devices, golden_engine *engine,
                         td_value *out_loss)
 {
     json_t *description;
@@ -243,12 +284,7 @@ static td_status *build(const golden_case *c, const golden_model *model, golden_
     engine->options.accumulate = c->micro_batches;
     if (devices == GOLDEN_CUT)
         place(c, model, &engine->options);
-    if (devices == GOLDEN_OFFLOAD) {
-        td_add_device(&engine->options, "accel", "emulated:memory=256MiB,cores=1");
-        engine->options.offload_embedding = true;
-        engine->options.offload_optimizer = TD_OFFLOAD_CPU;
-    }
-    return NULL;
+    return devices >= GOLDEN_OFFLOAD ? offload(c, model, devices, &engine->options) : NULL;
 }
 
 /* Bytes copied are those of the plan's formula at the batches' extents; no device held more than its plan says. */

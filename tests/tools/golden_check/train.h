@@ -13,8 +13,16 @@ typedef struct golden_trained {
 } golden_trained;
 
 /* Where a case is trained: on the host; what the model keeps on the host there and the rest on an emulated accelerator; all but
- * tables on the accelerator, with the optimizer offloaded. */
-typedef enum golden_devices { GOLDEN_CPU = 0, GOLDEN_CUT, GOLDEN_OFFLOAD, GOLDEN_DEVICES } golden_devices;
+ * tables on the accelerator, with the whole optimizer offloaded, half of it, or what an accelerator has no room for that has half of the
+ * room that an offload of all spares. */
+typedef enum golden_devices {
+    GOLDEN_CPU = 0,
+    GOLDEN_CUT,
+    GOLDEN_OFFLOAD,
+    GOLDEN_HALF,
+    GOLDEN_AUTO,
+    GOLDEN_DEVICES
+} golden_devices;
 
 /* Trains all steps: pipelined over a source, or step by step, when the store is looked at between steps. On failure too,
  * golden_trained_deinit frees. */
