@@ -121,6 +121,13 @@ static int compare_movables(const void *a, const void *b)
     return x->depth != y->depth ? (x->depth < y->depth ? -1 : 1) : strcmp(x->name, y->name);
 }
 
+/* What reads a parameter so and computes nothing of it, its cast to 16 bit or a view, is as near to it as all others are: who reads
+ * what that gives counts. */
+static bool is_looked_through(const td_node *node)
+{
+    return node->op->flags & TD_OP_VIEW || strcmp(node->op->name, "cast") == 0;
+}
+
 /* first[v]: the longest path, in edges, to the nearest forward op that reads parameter v. */
 static td_status *find_depths(const td_plan *plan, int32_t *first)
 {
@@ -137,12 +144,15 @@ static td_status *find_depths(const td_plan *plan, int32_t *first)
                 depth[edges.to[k]] = depth[order[i]] + 1;
     for (int64_t v = 0; v < graph->n_values; v++)
         first[v] = INT32_MAX;
-    for (int32_t n = 0; n < graph->n_nodes; n++)
-        for (int32_t i = 0; i < graph->nodes[n].n_inputs; i++) {
-            int32_t value = graph->nodes[n].inputs[i];
-            if (value >= 0 && graph->nodes[n].phase == TD_FORWARD && depth[n] < first[value])
-                first[value] = depth[n];
-        }
+    for (int64_t k = graph->n_nodes - 1; k >= 0; k--) { /* readers before what they read */
+        const td_node *node = &graph->nodes[order[k]];
+        int32_t at = is_looked_through(node) ? INT32_MAX : depth[order[k]];
+        for (int32_t i = 0; is_looked_through(node) && i < node->n_outputs; i++)
+            at = first[node->outputs[i]] < at ? first[node->outputs[i]] : at;
+        for (int32_t i = 0; node->phase == TD_FORWARD && i < node->n_inputs; i++)
+            if (node->inputs[i] >= 0 && at < first[node->inputs[i]])
+                first[node->inputs[i]] = at;
+    }
 done:
     td_edges_deinit(&edges);
     td_free(order);

@@ -70,6 +70,26 @@ static void test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with
     model_end(&m);
 }
 
+/* Names in another order than layers: what forward reads first stays, whether it reads parameters or their casts. */
+static void test_what_forward_reads_first_stays_in_every_precision(void **state)
+{
+    (void)state;
+    for (int precision = TD_FP32; precision <= TD_MIXED_FP16; precision++) {
+        model m = deep_model();
+        m.options.precision = (td_precision)precision;
+        m.options.offload_ratio = 0.5;
+        td_value x = td_tanh(td_linear(td_tanh(td_linear(m.x, 256, "d")), 256, "c"));
+        x = td_tanh(td_linear(td_tanh(td_linear(x, 256, "b")), 256, "a"));
+        assert_ok(model_plan(&m, td_linear(x, 1, "top")));
+        assert_string_equal(device_of(m.plan, "d.weight/update"), "accel");
+        assert_string_equal(device_of(m.plan, "d.bias/update"), "accel");
+        assert_string_equal(device_of(m.plan, "b.weight/update"), "cpu");
+        assert_string_equal(device_of(m.plan, "a.weight/update"), "cpu");
+        assert_string_equal(device_of(m.plan, "top.bias/update"), "cpu");
+        model_end(&m);
+    }
+}
+
 static void test_a_rule_that_sends_an_update_to_a_third_device_is_refused(void **state)
 {
     (void)state;
@@ -355,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters_state_and_updates_go_to_the_host_and_replicas_stay),
         cmocka_unit_test(test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with_it),
+        cmocka_unit_test(test_what_forward_reads_first_stays_in_every_precision),
         cmocka_unit_test(test_a_rule_that_sends_an_update_to_a_third_device_is_refused),
         cmocka_unit_test(test_a_table_that_is_looked_up_on_the_device_is_refused_with_what_to_do),
         cmocka_unit_test(test_a_gradient_leaves_before_the_rest_of_backward_runs),
