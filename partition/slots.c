@@ -239,20 +239,36 @@ static td_status *bound(slotting *s, slotted_fn slotted, int64_t *base, td_plan_
     return NULL;
 }
 
-/* A device makes gradients of a bucket when those of an earlier one have left. */
+/* earlier[b]: the bucket that is SLOTS before b among those of the same device; -1: there is none. */
+static void find_earlier(const slotting *s, int32_t device, int32_t *earlier)
+{
+    int32_t recent[SLOTS], n = 0;
+    for (int32_t b = 0; b < s->n; b++)
+        if (s->plan->clusters[s->list[b]].device == device) {
+            earlier[b] = n < SLOTS ? -1 : recent[n % SLOTS];
+            recent[n++ % SLOTS] = b;
+        }
+}
+
+/* A device makes gradients of a bucket when those of an earlier one have left it; for those of other devices it does not wait. */
 static td_status *hold_back_devices(slotting *s)
 {
     const td_graph *graph = s->plan->graph;
-    for (int32_t v = 0; v < graph->n_values; v++) {
-        if (!is_landed(s, v) || s->bucket[maker_of(s, v)] < SLOTS)
+    int32_t *earlier = NULL;
+    td_status *status = TD_NEW(earlier, s->n + 1);
+    for (int32_t d = 0; d < s->plan->n_sites && !status; d++)
+        find_earlier(s, d, earlier);
+    for (int32_t v = 0; v < graph->n_values && !status; v++) {
+        if (!is_landed(s, v) || earlier[s->bucket[maker_of(s, v)]] < 0)
             continue;
-        const int32_t copy = s->list[s->bucket[maker_of(s, v)] - SLOTS];
+        const int32_t copy = s->list[earlier[s->bucket[maker_of(s, v)]]];
         const int32_t made = td_graph_behind_views(graph, graph->nodes[graph->values[v].producer].inputs[0]);
         const int32_t maker = graph->values[made].producer < 0 ? -1 : maker_of(s, made);
         if (maker >= 0 && s->position[copy] < s->position[maker])
-            TD_TRY(add_pair(s, copy, maker));
+            status = add_pair(s, copy, maker);
     }
-    return NULL;
+    td_free(earlier);
+    return status;
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------------------- */

@@ -333,6 +333,43 @@ static void test_a_device_holds_the_gradients_of_a_few_buckets(void **state)
     model_end(&m);
 }
 
+static td_value branch(model *m, const char *prefix)
+{
+    td_value x = m->x;
+    char name[16];
+    for (int i = 0; i < LAYERS; i++) {
+        (void)snprintf(name, sizeof name, "%s%02d", prefix, i);
+        x = td_tanh(td_linear(x, 256, name));
+    }
+    return x;
+}
+
+/* What has left a device lets that device go on, and no other. */
+static void test_each_of_two_devices_waits_for_its_own_buckets(void **state)
+{
+    (void)state;
+    model m = slot_model(TD_MIXED_BF16);
+    td_add_device(&m.options, "second", "emulated:memory=64MiB");
+    td_place(&m.options, "r*", "second");
+    td_value both[2] = {branch(&m, "l"), branch(&m, "r")};
+    assert_ok(model_plan(&m, td_linear(td_add(both[0], both[1]), 1, "top")));
+    int32_t own = 0;
+    for (int32_t c = 0; c < m.plan->n_clusters; c++) {
+        const td_cluster *waits = &m.plan->clusters[c];
+        for (int32_t k = 0; k < waits->n_before; k++) {
+            const td_cluster *before = &m.plan->clusters[waits->before[k]];
+            if (before->lane != TD_QUEUE_TO_HOST || waits->lane != TD_QUEUE_COMPUTE || waits->device == m.plan->host)
+                continue;
+            assert_int_equal(before->device, waits->device);
+            own++;
+        }
+    }
+    assert_true(own >= 2 * (LAYERS - SLOTS - 1));
+    for (int32_t d = 1; d <= 2; d++)
+        assert_true(td_plan_ledger(m.plan, d).bytes[TD_LEDGER_GRADIENTS] <= (SLOTS + 2) * 2 * LAYER);
+    model_end(&m);
+}
+
 /* An update that is clipped, or made only where all gradients are finite, needs them all: they have no slots, what leaves has. */
 static void test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots(void **state)
 {
@@ -386,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_a_parameter_that_is_read_in_f32_has_a_replica_in_f32),
         cmocka_unit_test(test_gradients_and_parameters_in_flight_lie_in_four_slots),
         cmocka_unit_test(test_a_device_holds_the_gradients_of_a_few_buckets),
+        cmocka_unit_test(test_each_of_two_devices_waits_for_its_own_buckets),
         cmocka_unit_test(test_the_traffic_of_a_step_is_that_of_its_whole_window),
         cmocka_unit_test(test_where_updates_need_all_gradients_only_what_leaves_lies_in_slots),
     };
