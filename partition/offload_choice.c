@@ -12,21 +12,13 @@
 
 #include "base/glob.h"
 #include "base/memory.h"
+#include "partition/place.h"
 #include "partition/shard.h"
-
-static const td_option_entry *rule_of(const td_plan_request *request, const char *name)
-{
-    const td_option_list *rules = &request->options->placements;
-    for (int64_t i = 0; i < rules->n; i++)
-        if (td_glob_match(rules->items[i].match, name))
-            return &rules->items[i];
-    return NULL;
-}
 
 /* A rule that is meant for an update ("*" + "/update"): the first that matches its name, unless the parameter's name matches it too. */
 static const td_option_entry *rule_of_update(const td_plan *plan, const td_plan_request *request, const td_node *update)
 {
-    const td_option_entry *own = rule_of(request, update->name);
+    const td_option_entry *own = td_place_rule_of(request, update->name);
     return own && !td_glob_match(own->match, plan->graph->values[td_plan_updated(plan, update)].name) ? own : NULL;
 }
 

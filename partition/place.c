@@ -9,7 +9,7 @@
 
 #include "base/glob.h"
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/place.h"
 
 static td_status *set_cause(char **cause, char *text)
 {
@@ -32,7 +32,7 @@ static td_status *unknown_device(const td_plan *plan, const char *who, const cha
     return status;
 }
 
-static const td_option_entry *rule_of(const td_plan_request *request, const char *name)
+const td_option_entry *td_place_rule_of(const td_plan_request *request, const char *name)
 {
     const td_option_list *rules = &request->options->placements;
     for (int64_t i = 0; i < rules->n; i++)
@@ -73,7 +73,7 @@ static td_status *by_target(const td_plan *plan, const td_node *node, choice *c)
 static td_status *by_rule(const td_plan *plan, const td_plan_request *request, const char *name, const char *through,
                           choice *c)
 {
-    const td_option_entry *rule = rule_of(request, name);
+    const td_option_entry *rule = td_place_rule_of(request, name);
     if (!rule)
         return NULL;
     return choose(c, find(plan, rule->value), true, td_format("%s%s says so", rule->cause, through));
@@ -105,7 +105,7 @@ static td_status *by_default(td_plan *plan, int32_t id, choice *c)
 /* A pattern that happens to match a host function does not mean it: only its own name would. */
 static bool is_spared(const td_plan_request *request, const td_node *node)
 {
-    const td_option_entry *rule = rule_of(request, node->name);
+    const td_option_entry *rule = td_place_rule_of(request, node->name);
     return rule && node->op->flags & TD_OP_HOST_ONLY && strpbrk(rule->match, "*?");
 }
 
@@ -147,17 +147,20 @@ static td_status *check_capable(td_plan *plan, int32_t id, const choice *c)
                           plan->sites[plan->host].name);
 }
 
-static td_status *assign(td_plan *plan, int32_t id, choice *c)
+td_status *td_place_assign(td_plan *plan, int32_t id, int32_t site, char *cause)
 {
-    td_plan_node *p = &plan->nodes[id];
-    p->device = c->site;
-    td_free(p->cause);
-    p->cause = c->cause;
-    c->cause = NULL;
+    plan->nodes[id].device = site;
     const td_node *node = &plan->graph->nodes[id];
     for (int32_t i = 0; i < node->n_outputs; i++)
-        plan->values[node->outputs[i]].device = c->site;
-    return NULL;
+        plan->values[node->outputs[i]].device = site;
+    return set_cause(&plan->nodes[id].cause, cause);
+}
+
+static td_status *assign(td_plan *plan, int32_t id, choice *c)
+{
+    char *cause = c->cause;
+    c->cause = NULL;
+    return td_place_assign(plan, id, c->site, cause);
 }
 
 static td_status *place_forward(td_plan *plan, const td_plan_request *request, int32_t id)
@@ -196,99 +199,13 @@ static td_status *place_view(td_plan *plan, const td_plan_request *request, int3
     return status;
 }
 
-/* ---- casts of mixed precision ------------------------------------------------------------------------------------------------------ */
-
-static bool is_narrow(td_dtype dtype)
-{
-    return dtype == TD_BF16 || dtype == TD_F16;
-}
-
-/* A cast between f32 and 16 bit that nobody has given a place by its own name or target. */
-static bool is_free_cast(const td_plan_request *request, const td_graph *graph, const td_node *node)
-{
-    if (strcmp(node->op->name, "cast") != 0 || node->phase != TD_FORWARD || node->target)
-        return false;
-    const td_option_entry *rule = rule_of(request, node->name);
-    const td_dtype from = graph->values[node->inputs[0]].dtype, to = graph->values[node->outputs[0]].dtype;
-    return ((from == TD_F32 && is_narrow(to)) || (to == TD_F32 && is_narrow(from))) &&
-           !(rule && !strpbrk(rule->match, "*?"));
-}
-
-/* Among the readers of a value, a lookup decides before others, then the smallest name: never the creation order. */
-static bool decides_before(const td_node *a, const td_node *b)
-{
-    bool lookup_a = td_op_is_lookup(a->op), lookup_b = td_op_is_lookup(b->op);
-    return lookup_a != lookup_b ? lookup_a : strcmp(a->name, b->name) < 0;
-}
-
-static void offer_reader(const td_graph *graph, int32_t value, int32_t node, int32_t *reader)
-{
-    if (value >= 0 && node >= 0 &&
-        (reader[value] < 0 || decides_before(&graph->nodes[node], &graph->nodes[reader[value]])))
-        reader[value] = node;
-}
-
-/* Of each value, the forward op among those that read it which decides where it belongs, or -1. Casts are looked through. */
-static void find_readers(const td_plan_request *request, const td_graph *graph, int32_t *reader)
-{
-    memset(reader, 0xff, (size_t)graph->n_values * sizeof *reader);
-    for (int32_t n = 0; n < graph->n_nodes; n++) {
-        const td_node *node = &graph->nodes[n];
-        bool offers = node->phase == TD_FORWARD && !is_free_cast(request, graph, node);
-        for (int32_t i = 0; offers && i < node->n_inputs; i++)
-            offer_reader(graph, node->inputs[i], n, reader);
-    }
-    for (int32_t n = 0; n < graph->n_nodes; n++) {
-        const td_node *node = &graph->nodes[n];
-        if (is_free_cast(request, graph, node))
-            offer_reader(graph, node->inputs[0], reader[node->outputs[0]], reader);
-    }
-}
-
-static td_status *assign_cast(td_plan *plan, int32_t id, int32_t site, const char *cause)
-{
-    choice c = {.site = -1};
-    td_status *status = choose(&c, site >= 0 ? site : plan->standard, false, td_strdup(cause));
-    if (!status)
-        status = assign(plan, id, &c);
-    td_free(c.cause);
-    return status;
-}
-
-/* A cast of what an op makes, to 16 bit: views of it may follow. */
-static td_status *place_cast_of_result(td_plan *plan, int32_t id)
-{
-    const td_node *node = &plan->graph->nodes[id];
-    const int32_t producer = plan->graph->values[node->inputs[0]].producer;
-    if (producer < 0 || !is_narrow(plan->graph->values[node->outputs[0]].dtype))
-        return NULL; /* later */
-    return assign_cast(plan, id, plan->nodes[producer].device, "a cast to 16 bit, where its input is");
-}
-
-/* The others, when parameters and all readers have their places. */
-static td_status *place_casts(td_plan *plan, const td_plan_request *request, const int32_t *reader)
-{
-    const td_graph *graph = plan->graph;
-    for (int32_t n = 0; n < graph->n_nodes; n++) {
-        const td_node *node = &graph->nodes[n];
-        if (plan->nodes[n].device >= 0 || !is_free_cast(request, graph, node))
-            continue;
-        const int32_t from = plan->values[node->inputs[0]].device, decider = reader[node->outputs[0]];
-        if (is_narrow(graph->values[node->outputs[0]].dtype) || decider < 0)
-            TD_TRY(assign_cast(plan, n, from, "a cast, where its input is"));
-        else
-            TD_TRY(assign_cast(plan, n, plan->nodes[decider].device, "a cast from 16 bit, where it is read"));
-    }
-    return NULL;
-}
-
 /* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
 
 static void place_parameter(td_plan *plan, const td_plan_request *request, int32_t value, const int32_t *reader)
 {
     const char *name = plan->graph->values[value].name;
     int32_t site = request->home ? request->home(request->home_context, name) : -1;
-    const td_option_entry *rule = rule_of(request, name);
+    const td_option_entry *rule = td_place_rule_of(request, name);
     if (site < 0 && reader[value] >= 0 && td_op_is_lookup(plan->graph->nodes[reader[value]].op))
         site = plan->nodes[reader[value]].device;
     if (site < 0 && rule)
@@ -325,11 +242,11 @@ static td_status *place_sources_and_casts(td_plan *plan, const td_plan_request *
 {
     int32_t *reader = NULL;
     TD_TRY(TD_NEW(reader, plan->graph->n_values + 1));
-    find_readers(request, plan->graph, reader);
+    td_place_find_readers(request, plan->graph, reader);
     place_sources(plan, request, reader);
     td_status *status = td_place_offloaded(plan, request);
     if (!status)
-        status = place_casts(plan, request, reader);
+        status = td_place_casts(plan, request, reader);
     td_free(reader);
     return status;
 }
@@ -390,8 +307,8 @@ static td_status *choose_follower(td_plan *plan, const td_plan_request *request,
         return choose(c, apart, false, td_strdup("what reads the parameter in 16 bit is there"));
     if (strcmp(node->op->name, "first_overflow") == 0)
         return choose(c, flags_site(plan, node), false, td_strdup("most of what it looks at is there"));
-    const td_option_entry *own = rule_of(request, node->name);
-    if (node->forward >= 0 && own && own != rule_of(request, graph->nodes[node->forward].name))
+    const td_option_entry *own = td_place_rule_of(request, node->name);
+    if (node->forward >= 0 && own && own != td_place_rule_of(request, graph->nodes[node->forward].name))
         return by_rule(plan, request, node->name, "", c);
     if (node->forward >= 0 && node->after >= 0)
         return choose(c, plan->nodes[node->forward].device, false,
@@ -479,8 +396,8 @@ td_status *td_pass_place(td_plan *plan, const td_plan_request *request)
     td_status *status = NULL;
     int64_t n = plan->graph->n_nodes;
     for (int64_t i = 0; i < n && !status; i++)
-        if (is_free_cast(request, plan->graph, &plan->graph->nodes[order[i]]))
-            status = place_cast_of_result(plan, order[i]);
+        if (td_place_is_free_cast(request, plan->graph, &plan->graph->nodes[order[i]]))
+            status = td_place_cast_of_result(plan, order[i]);
         else if (plan->graph->nodes[order[i]].phase == TD_FORWARD)
             status = place_view(plan, request, order[i]);
     if (!status)

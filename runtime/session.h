@@ -229,15 +229,21 @@ td_status *td_session_bind_inputs(td_session *session) TD_MUST_USE;
 /* Points the arguments of the slot's parity at its batch and actual extents. Errors name the input and what was expected. */
 td_status *td_session_bind_batch(td_session *session, td_step_slot *slot, const td_step_slot *previous) TD_MUST_USE;
 
-/* ---- lanes.c: threads, readiness, running clusters ---- */
-td_status *td_session_open_lanes(td_session *session) TD_MUST_USE;
-void td_session_close_lanes(td_session *session);
-/* Makes the clusters of an admitted step available to the lanes. */
-void td_session_start_step(td_session *session, td_step_slot *slot);
-/* Waits until all clusters of the step have ended (running them here where the lane is inline). */
-void td_session_wait_step(td_session *session, td_step_slot *slot);
+/* ---- ready.c: which clusters may run ---- */
 /* Counters of the slot that a step will use after the next. */
 void td_session_reset_slot(td_session *session, int64_t step);
+/* Makes the clusters of an admitted step available to the lanes. */
+void td_session_start_step(td_session *session, td_step_slot *slot);
+/* The first of the ready clusters of a group that has some; its mutex is held. */
+td_ready td_session_pop_ready(const td_session *session, td_lane_group *group);
+/* Whoever waits for this cluster waits for one less. */
+void td_session_finish_cluster(td_session *session, int32_t index, int64_t step);
+
+/* ---- lanes.c: threads, running clusters ---- */
+td_status *td_session_open_lanes(td_session *session) TD_MUST_USE;
+void td_session_close_lanes(td_session *session);
+/* Waits until all clusters of the step have ended (running them here where the lane is inline). */
+void td_session_wait_step(td_session *session, td_step_slot *slot);
 /* This step and later ones do no more work. Takes the status; NULL: the step is held. */
 void td_session_fail_step(td_session *session, td_status *status, int64_t step);
 td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t parity) TD_MUST_USE;
@@ -286,6 +292,7 @@ void td_session_profile_complete(td_session *session, const td_step_slot *slot);
 /* A run has ended; nothing of the session is at work. */
 void td_session_profile_rest(td_session *session);
 
+/* ---- timeline.c: who is at work ---- */
 double td_session_now(void);
 void td_timeline_enter(td_timeline *timeline, bool accelerator);
 void td_timeline_leave(td_timeline *timeline, bool accelerator);
