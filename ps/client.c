@@ -121,15 +121,15 @@ void td_client_release(td_job *job, td_comm *comm)
 {
     free_round(&job->pulling);
     free_round(&job->pushing);
-    td_free(job->told);
+    td_comm_free(comm, job->told, job->told_capacity * (int64_t)sizeof *job->told);
+    td_comm_free(comm, job->coefficients, job->coefficients_capacity * (int64_t)sizeof *job->coefficients);
     td_free(job->combining);
-    td_free(job->combined);
+    td_comm_free(comm, job->combined, job->combined_capacity * (int64_t)sizeof *job->combined);
     td_client_drop_loans(job);
     job->combining = NULL;
     job->combined = NULL;
     job->combined_capacity = job->n_combined = 0;
     job->combines = false;
-    td_free(job->coefficients);
     td_free(job->agreeing);
     job->told = NULL;
     job->coefficients = NULL;

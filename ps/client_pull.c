@@ -94,9 +94,11 @@ static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_
         all_far = all_far && job->server_ranks[s] != td_comm_rank(job->comm) &&
                   !td_comm_is_near(job->comm, job->server_ranks[s]);
     *out_rows = parts[0].rows;
-    return n > 1 || !all_far ? td_client_room(job, TD_ROOM_PULL_ROWS,
-                                              td_client_rows_bytes(job->servers, bytes_of(job, parts, n)), out_rows)
-                             : NULL;
+    /* in a job that goes on after losses late bytes may come, which must find memory of messages */
+    return n > 1 || !all_far || job->options.recover
+               ? td_client_room(job, TD_ROOM_PULL_ROWS, td_client_rows_bytes(job->servers, bytes_of(job, parts, n)),
+                                out_rows)
+               : NULL;
 }
 
 static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, td_round *r)

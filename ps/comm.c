@@ -57,6 +57,7 @@ static void destroy(td_comm *comm)
         td_free(arrival->room);
         td_free(arrival);
     }
+    td_comm_free_held(comm);
     td_status_destroy(comm->failure);
     pthread_mutex_destroy(&comm->mutex);
     pthread_cond_destroy(&comm->changed);

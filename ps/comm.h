@@ -24,7 +24,7 @@
  * Every wait ends: with the message, or with the job's failure. A rank fails the job for itself, and tells the others, when
  * a peer's process on the same host has ended (seen within two TD_COMM_LOOK_NS), when a peer was not heard of for
  * options.deadline_s, when a message that somebody waits for does not come for options.patience_s although its sender lives,
- * or when it is told to. After a failure no MPI call is made any more; the process must leave by _exit. */
+ * when a rank that lives does not come to td_comm_recover for so long, or when it is told to. After a failure no MPI call is made any more; the process must leave by _exit. */
 #ifndef TANDEM_PS_COMM_H
 #define TANDEM_PS_COMM_H
 
@@ -56,7 +56,8 @@ typedef struct td_comm_options {
     int64_t chunk_bytes;           /* 0: TD_COMM_CHUNK, at most; the same on all ranks */
     double notice_s;               /* so long a silence is worth a warning; 0: 2 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
-    bool all_far;                  /* ranks of one host share no memory: for tests */
+    bool all_far;                  /* ranks of one host are as on hosts of their own: for tests */
+    const atomic_ullong *cut_off;  /* ranks that no letter reaches or comes from, a bit each: for tests. NULL: none */
     bool recover;                  /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
     bool adds_up;                  /* td_comm_add_up will be called; not with `recover` */
     int32_t apart;                 /* the last ranks, which do not call it */
@@ -140,6 +141,9 @@ void td_comm_release(td_comm *comm, td_parcel *parcel);
  * of it may be under way. */
 td_status *td_comm_buffer_room(td_comm *comm, td_buffer *buffer, int64_t bytes) TD_MUST_USE;
 void td_comm_buffer_free(td_comm *comm, td_buffer *buffer);
+/* Frees other memory (base/memory.h) of so many bytes that messages used. Both this and the one before keep what MPI may still touch,
+ * because a loss cut its message short, until all else is gone. */
+void td_comm_free(td_comm *comm, void *memory, int64_t bytes);
 /* Whether a rank of the job shares memory with this one. This one does not count. */
 bool td_comm_is_near(const td_comm *comm, int32_t rank);
 /* Whether td_comm_wait would not wait. */
@@ -156,9 +160,9 @@ bool td_comm_recovers(const td_comm *comm);
 /* With options.recover: whether calls fail now because ranks are lost, and td_comm_recover is to be called. True once
  * nothing under way touches callers' memory any more. */
 bool td_comm_may_recover(td_comm *comm);
-/* When no other call is being made any more and none will be: waits until all ranks that are left have come here, and begins
- * anew with them; messages of before are gone. *out_done: one of them had closed already, so there is nothing left to do but
- * closing. Errors: the job's failure. */
+/* When no other call is being made any more and none will be: waits until all ranks that are left have come here, options.patience_s at
+ * most, and begins anew with them; messages of before are gone. *out_done: one of them had closed already, so there is nothing left to
+ * do but closing. Errors: the job's failure, and that more ranks are out of reach, and may live, than are here. */
 td_status *td_comm_recover(td_comm *comm, bool *out_done) TD_MUST_USE;
 /* As all ranks that are left have agreed. */
 bool td_comm_is_lost(td_comm *comm, int32_t rank);

@@ -13,7 +13,7 @@ enum {
     TD_LETTER_HEARTBEAT = 0,
     TD_LETTER_GOODBYE, /* words[0]: td_goodbye; its bytes: the error */
     /* of recovery; words[0]: ranks that are lost, a bit each */
-    TD_LETTER_LOST,         /* its bytes: why */
+    TD_LETTER_LOST,         /* words[1]: those of them that cannot live; its bytes: why */
     TD_LETTER_READY,        /* words[1]: the sender's epoch */
     TD_LETTER_MEMBERS,      /* words[1]: the next epoch */
     TD_LETTER_DONE,         /* no words: the sender has done all its work, so all have */
@@ -35,6 +35,9 @@ typedef struct td_comm_slot {
     td_letter *letter;
     td_parcel *parcel;   /* NULL: a letter of this thread's own, or nobody waits any more */
     td_arrival *arrival; /* of a TD_CHUNK_IN that nobody waited for when it began */
+    const void *at;      /* of a chunk: its bytes, which are callers' */
+    int64_t bytes;
+    void *copy; /* of a chunk that is sent: a copy of them instead, owned */
 } td_comm_slot;
 
 /* That a rank may go on, once these are lost. */
@@ -69,7 +72,8 @@ typedef struct td_comm_engine {
     td_readiness ready[TD_COMM_RANKS];
     uint64_t announced_lost; /* with this epoch: */
     uint32_t announced;
-    bool repeats; /* what was said is said again, as with every heartbeat: there may have been no letter for it */
+    int64_t ready_ns; /* since when this rank waits for the others, of these losses; 0: it does not */
+    bool repeats;     /* what was said is said again, as with every heartbeat: there may have been no letter for it */
 } td_comm_engine;
 
 /* ---- comm_mpi.c ---- */

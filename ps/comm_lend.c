@@ -79,11 +79,6 @@ td_status *td_comm_buffer_room(td_comm *comm, td_buffer *buffer, int64_t bytes)
     return td_buffer_room(comm->near, buffer, bytes);
 }
 
-void td_comm_buffer_free(td_comm *comm, td_buffer *buffer)
-{
-    td_buffer_free(comm ? comm->near : NULL, buffer);
-}
-
 bool td_comm_is_near(const td_comm *comm, int32_t rank)
 {
     return td_near_is(comm->near, rank);

@@ -73,6 +73,11 @@ static void add(td_comm_engine *e, MPI_Request request, td_comm_slot what)
     e->slots[e->n++] = what;
 }
 
+static bool is_cut_off(const td_comm_engine *e, int32_t peer)
+{
+    return e->comm->options.cut_off && atomic_load(e->comm->options.cut_off) >> peer & 1;
+}
+
 static void post_letter(td_comm_engine *e, td_letter *letter)
 {
     MPI_Request request;
@@ -91,6 +96,10 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     MPI_Request request;
     letter->step = atomic_load_explicit(&e->comm->step, memory_order_relaxed);
     letter->epoch = e->comm->epoch;
+    if (is_cut_off(e, peer)) {
+        e->free_letters[e->n_free++] = letter;
+        return;
+    }
     if (!grow(e)) {
         e->free_letters[e->n_free++] = letter;
         td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages"));
@@ -107,6 +116,19 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
         td_near_ring(e->comm->near, peer);
 }
 
+/* What MPI sends of a job that goes on after losses lies in memory that lasts: a td_buffer (comm_held.c), or a copy. False: out of
+ * memory. */
+static bool copy_chunk(const td_comm_engine *e, const td_parcel *parcel, char **data, int64_t bytes, void **out_copy)
+{
+    *out_copy = NULL;
+    if (parcel->is_receive || parcel->buffer || !e->comm->options.recover)
+        return true;
+    *out_copy = td_realloc(NULL, (size_t)bytes, 1);
+    if (*out_copy)
+        *data = memcpy(*out_copy, *data, (size_t)bytes);
+    return *out_copy != NULL;
+}
+
 /* Chunks of a message that may travel now. */
 static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
 {
@@ -116,7 +138,8 @@ static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
         int bytes = (int)(left < most ? left : most);
         char *data = (char *)parcel->data + parcel->begun;
         MPI_Request request;
-        if (!grow(e)) {
+        void *copy = NULL;
+        if (!grow(e) || !copy_chunk(e, parcel, &data, bytes, &copy)) {
             td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for messages"));
             return;
         }
@@ -124,11 +147,19 @@ static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
         int code = incoming ? MPI_Irecv(data, bytes, MPI_BYTE, parcel->peer, parcel->tag, e->world, &request)
                             : MPI_Isend(data, bytes, MPI_BYTE, parcel->peer, parcel->tag, e->world, &request);
         note_mpi(e, code, incoming ? "receive from" : "send to", parcel->peer);
-        if (code != MPI_SUCCESS)
+        if (code != MPI_SUCCESS) {
+            td_free(copy);
             return;
+        }
         parcel->begun += bytes;
         parcel->under_way++;
-        add(e, request, (td_comm_slot){incoming ? TD_CHUNK_IN : TD_CHUNK_OUT, NULL, parcel, arrival});
+        add(e, request,
+            (td_comm_slot){.kind = incoming ? TD_CHUNK_IN : TD_CHUNK_OUT,
+                           .parcel = parcel,
+                           .arrival = arrival,
+                           .at = copy ? NULL : data,
+                           .bytes = bytes,
+                           .copy = copy});
     }
 }
 
@@ -387,6 +418,8 @@ static void take_letter(td_comm_engine *e, int32_t peer, const td_letter *letter
 {
     int bytes = 0;
     MPI_Get_count(status, MPI_BYTE, &bytes);
+    if (is_cut_off(e, peer))
+        return;
     if (!is_letter(letter, bytes))
         td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s (rank %d on %s) sends %d bytes that are no letter",
                                    e->comm->peers[peer].name, peer, e->comm->peers[peer].hello.host, bytes));
@@ -400,6 +433,7 @@ static void take_ended(td_comm_engine *e, const td_comm_slot *what, const MPI_St
     const bool letter_in = what->kind == TD_LETTER_IN;
     const int32_t peer = letter_in ? status->MPI_SOURCE : what->parcel ? what->parcel->peer : -1;
     const bool failed = code == MPI_ERR_IN_STATUS && status->MPI_ERROR != MPI_SUCCESS;
+    td_free(what->copy);
     if (failed && (letter_in || what->parcel))
         note_mpi(e, status->MPI_ERROR, "exchange messages with", peer);
     if (letter_in) {
@@ -453,6 +487,8 @@ void td_engine_cancel(td_comm_engine *e)
 
 void td_engine_close_messages(td_comm_engine *e)
 {
+    for (int64_t i = 0; i < e->n; i++)
+        td_free(e->slots[i].copy);
     td_free(e->requests);
     td_free(e->slots);
     td_free(e->indices);

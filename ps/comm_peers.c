@@ -84,7 +84,8 @@ td_status *td_engine_meet(td_comm_engine *e)
         *peer = (td_peer){.hello = all[r], .heard_ns = td_clock_ns(), .process = -1};
         (void)snprintf(peer->name, sizeof peer->name, "rank %d", r);
         comm->options.recover = comm->options.recover || all[r].recovers;
-        bool near = strcmp(peer->hello.host, mine.host) == 0 && peer->hello.pid_space == mine.pid_space;
+        bool near = !comm->options.all_far && strcmp(peer->hello.host, mine.host) == 0 &&
+                    peer->hello.pid_space == mine.pid_space;
         peer->near = near && r != comm->rank;
         if (peer->near)
             peer->process = (int)syscall(SYS_pidfd_open, (pid_t)peer->hello.pid, 0);

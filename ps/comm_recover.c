@@ -12,13 +12,22 @@
  * gets it has nothing left to do.
  *
  * A rank that lives, but was silent for too long, is lost like any other. On this host it is killed; elsewhere it ends by itself
- * when it hears that it was given up. */
+ * when it hears that it was given up. Where a network is split each side finds the other lost: only the side with more of the ranks
+ * that may live goes on, or of two equal ones that with the lowest of them; the other ends. Ranks that are known to have ended, which
+ * somebody on their host sees, or to have been killed, count on neither side.
+ *
+ * A rank that lives but does not come to td_comm_recover for options.patience_s ends the job; the rank that all report to says
+ * who, and should that be the one who does not come, another does a deadline later. */
 #include "ps/comm_engine.h"
 
 #if TANDEM_HAVE_MPI
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+
+enum { VOICES_NS = 1000000000 /* for what others know of who is lost, before this rank gives up */ };
 
 static uint64_t bit(int32_t rank)
 {
@@ -66,11 +75,13 @@ static void forget_expected(td_comm_engine *e)
     comm->submitted_end = &comm->submitted;
 }
 
-static void end_processes(const td_comm *comm, uint64_t ranks)
+static void end_processes(td_comm *comm, uint64_t ranks)
 {
     for (int32_t r = 0; r < comm->size; r++)
-        if (ranks & bit(r) && comm->peers[r].process >= 0)
+        if (ranks & bit(r) && comm->peers[r].process >= 0) {
             (void)syscall(SYS_pidfd_send_signal, comm->peers[r].process, SIGKILL, NULL, 0);
+            comm->ended |= bit(r);
+        }
 }
 
 static void note_loss(td_comm_engine *e, uint64_t new)
@@ -89,8 +100,9 @@ static void note_loss(td_comm_engine *e, uint64_t new)
                                    comm->rank, comm->options.deadline_s));
         return;
     }
+    e->ready_ns = 0;
     end_processes(comm, new);
-    say_all(e, TD_LETTER_LOST, (const uint64_t[2]){comm->lost, 0}, td_status_message(why));
+    say_all(e, TD_LETTER_LOST, (const uint64_t[2]){comm->lost, comm->ended}, td_status_message(why));
     if (comm->closing) {
         say_all(e, TD_LETTER_DONE, (const uint64_t[2]){0, 0}, NULL);
         td_status_destroy(why);
@@ -115,9 +127,11 @@ static bool drain(td_comm_engine *e)
         td_comm_slot *slot = &e->slots[i];
         if (!slot->parcel)
             continue;
-        const bool lost = e->comm->lost & bit(slot->parcel->peer);
+        bool lost = e->comm->lost & bit(slot->parcel->peer);
         if (lost && slot->kind == TD_CHUNK_IN)
             MPI_Cancel(&e->requests[i]);
+        if (lost && slot->at) /* MPI may have it still */
+            lost = td_comm_hold(e->comm, slot->at, slot->bytes);
         if (lost || slot->kind == TD_LETTER_OUT) { /* a letter is a copy */
             slot->parcel = NULL;
             slot->arrival = NULL;
@@ -134,13 +148,14 @@ bool td_engine_hear_recovery(td_comm_engine *e, int32_t from, const td_letter *l
     td_comm *comm = e->comm;
     if (comm->lost & bit(from)) {
         if (letter->kind == TD_LETTER_HEARTBEAT) /* it lives, and does not know */
-            td_engine_say(e, from, TD_LETTER_LOST, comm->lost, 0, NULL);
+            td_engine_say(e, from, TD_LETTER_LOST, comm->lost, comm->ended, NULL);
         return false;
     }
     if (comm->closing && (letter->kind == TD_LETTER_LOST || letter->kind == TD_LETTER_READY))
         td_engine_say(e, from, TD_LETTER_DONE, 0, 0, NULL);
     switch (letter->kind) {
     case TD_LETTER_LOST:
+        comm->ended |= letter->words[1] & letter->words[0];
         td_engine_suspect(e, letter->words[0] & ~comm->lost,
                           TD_ERROR(TD_IO, "%.*s", (int)letter->bytes, letter->inlined));
         return false;
@@ -195,6 +210,69 @@ static uint32_t next_epoch(const td_comm_engine *e)
     return latest + 1;
 }
 
+static int count(uint64_t ranks)
+{
+    return __builtin_popcountll(ranks);
+}
+
+/* Whether this side of the job may go on; *out_elsewhere: ranks that may live on another. */
+static bool may_go_on(const td_comm *comm, uint64_t *out_here, uint64_t *out_elsewhere)
+{
+    const uint64_t all = (comm->size < 64 ? bit(comm->size) : 0) - 1, members = all & ~comm->agreed;
+    const uint64_t here = members & ~comm->lost, elsewhere = members & comm->lost & ~comm->ended;
+    *out_here = here;
+    *out_elsewhere = elsewhere;
+    if (count(here) != count(elsewhere))
+        return count(here) > count(elsewhere);
+    return (here & -here) < (elsewhere & -elsewhere);
+}
+
+/* Ends the job here: the other side may go on. */
+static void give_up(td_comm_engine *e, uint64_t here, uint64_t elsewhere)
+{
+    const td_comm *comm = e->comm;
+    const int32_t first = __builtin_ctzll(elsewhere);
+    td_engine_note_of_all(
+        e, TD_ERROR(TD_IO,
+                    "%d of %d ranks are here, and %d, from %s (rank %d on %s) on, are out of reach and may go on by "
+                    "themselves, as over a network that is split: so this side ends; --resume goes on from the last "
+                    "checkpoint",
+                    count(here), count(here) + count(elsewhere), count(elsewhere), comm->peers[first].name, first,
+                    comm->peers[first].hello.host));
+}
+
+/* ---- ranks that live and do not come --------------------------------------------------------------------------------------------- */
+
+static void too_late(td_comm_engine *e, int32_t rank)
+{
+    const td_comm *comm = e->comm;
+    const td_peer *peer = &comm->peers[rank];
+    td_engine_note_of_all(e, TD_ERROR(TD_IO,
+                                      "%s (rank %d on %s, step %lld) is alive, but has not come for %.0f s to go on "
+                                      "without the ranks that are lost",
+                                      peer->name, rank, peer->hello.host, (long long)peer->step,
+                                      comm->options.patience_s));
+}
+
+/* This rank is ready for `waited` ns. */
+static void watch_others(td_comm_engine *e, int64_t waited)
+{
+    const td_comm *comm = e->comm;
+    const double seconds = (double)waited / 1e9;
+    const int32_t lowest = lowest_alive(comm);
+    if (seconds <= comm->options.patience_s)
+        return;
+    for (int32_t r = 0; lowest == comm->rank && r < comm->size; r++)
+        if (!(comm->lost & bit(r)) && !(e->ready[r].is && e->ready[r].lost == comm->lost)) {
+            too_late(e, r);
+            return;
+        }
+    if (lowest != comm->rank && seconds > comm->options.patience_s + comm->options.deadline_s)
+        too_late(e, lowest);
+}
+
+/* ---- the next epoch ---------------------------------------------------------------------------------------------------------------- */
+
 static void adopt(td_comm_engine *e, uint32_t epoch)
 {
     td_comm *comm = e->comm;
@@ -209,7 +287,28 @@ static void adopt(td_comm_engine *e, uint32_t epoch)
     td_status_destroy(comm->failure);
     comm->failure = NULL;
     comm->may_recover = comm->ready = comm->drained = comm->requests_ended = false;
+    e->ready_ns = 0;
     pthread_cond_broadcast(&comm->changed);
+}
+
+/* Ready: says so, and goes on once all are, or ends. */
+static void meet(td_comm_engine *e)
+{
+    td_comm *comm = e->comm;
+    uint64_t here, elsewhere;
+    const int64_t now = td_clock_ns();
+    e->ready_ns = e->ready_ns ? e->ready_ns : now;
+    say_ready(e);
+    const bool may = may_go_on(comm, &here, &elsewhere);
+    const uint32_t epoch = may ? next_epoch(e) : 0;
+    if (epoch)
+        say_all(e, TD_LETTER_MEMBERS, (const uint64_t[2]){comm->lost, epoch}, NULL);
+    if (epoch || (e->announced > comm->epoch && e->announced_lost == comm->lost))
+        adopt(e, epoch ? epoch : e->announced);
+    else if (!may && now - e->ready_ns > VOICES_NS)
+        give_up(e, here, elsewhere);
+    else
+        watch_others(e, now - e->ready_ns);
 }
 
 void td_engine_recover(td_comm_engine *e)
@@ -218,7 +317,7 @@ void td_engine_recover(td_comm_engine *e)
     pthread_mutex_lock(&comm->mutex);
     if (comm->may_recover && e->repeats) {
         e->ready_told = 0;
-        say_all(e, TD_LETTER_LOST, (const uint64_t[2]){comm->lost, 0}, td_status_message(comm->failure));
+        say_all(e, TD_LETTER_LOST, (const uint64_t[2]){comm->lost, comm->ended}, td_status_message(comm->failure));
     }
     e->repeats = false;
     const uint64_t new = e->suspects & ~comm->lost;
@@ -232,14 +331,8 @@ void td_engine_recover(td_comm_engine *e)
         comm->drained = drain(e);
         pthread_cond_broadcast(&comm->changed);
     }
-    if (comm->may_recover && comm->drained && comm->ready) {
-        say_ready(e);
-        const uint32_t epoch = next_epoch(e);
-        if (epoch)
-            say_all(e, TD_LETTER_MEMBERS, (const uint64_t[2]){comm->lost, epoch}, NULL);
-        if (epoch || (e->announced > comm->epoch && e->announced_lost == comm->lost))
-            adopt(e, epoch ? epoch : e->announced);
-    }
+    if (comm->may_recover && comm->drained && comm->ready)
+        meet(e);
     pthread_mutex_unlock(&comm->mutex);
 }
 

@@ -58,6 +58,11 @@ typedef struct td_arrival {
     struct td_arrival *next;
 } td_arrival;
 
+typedef struct td_held {
+    const char *at;
+    int64_t bytes;
+} td_held;
+
 struct td_comm {
     td_comm_options options;
     td_near *near;
@@ -86,12 +91,25 @@ struct td_comm {
     bool work_done;   /* a rank has closed */
     uint32_t epoch;
     uint64_t lost, agreed; /* ranks, a bit each: that this one knows to be lost; without whom the epoch began */
+    uint64_t ended;        /* of those that are lost: that cannot live */
+    td_held *held;         /* memory that MPI may touch still, though nobody waits any more */
+    int64_t n_held, held_capacity;
+    td_buffer *retired; /* freed by callers, but held */
+    int64_t n_retired, retired_capacity;
+    void **retired_memory;
+    int64_t n_retired_memory, retired_memory_capacity;
     atomic_llong step;
 };
 
 /* ---- comm.c ---- */
 /* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
 void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
+
+/* ---- comm_held.c ---- */
+/* Under the mutex: callers' memory that a request which was given up still has. Out of memory: *false*, and it is to be waited for. */
+bool td_comm_hold(td_comm *comm, const void *at, int64_t bytes);
+/* When MPI is called no more. */
+void td_comm_free_held(td_comm *comm);
 
 /* ---- comm_match.c ---- */
 /* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
