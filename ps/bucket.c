@@ -328,7 +328,7 @@ static void spread(td_job *job, td_bucket *b)
                                     .number = td_job_number(job, number_of(b), w, job->worker)};
         b->sums_out[w] = b->sums_in[w];
         b->sums_in[w].data = b->sums + begin;
-        b->sums_in[w].bytes = count * (int64_t)sizeof(float);
+        b->sums_in[w].bytes = b->sums_in[w].least = count * (int64_t)sizeof(float);
         b->sums_in[w].by_reference = true;
         b->sums_out[w].number = td_job_number(job, number_of(b), job->worker, w);
         b->sums_out[w].data = b->sum;
@@ -360,7 +360,9 @@ td_status *td_bucket_gather_rows(td_job *job, td_bucket *b, const td_tensor *gra
         if (td_job_runs(job, r))
             continue;
         TD_TRY(td_comm_wait(job->comm, parcel));
-        TD_TRY(td_rank_rows_check(parcel->data, parcel->bytes, (int64_t)parcel->words[0], gradients, n));
+        TD_TRY(
+            td_status_prefix(td_rank_rows_check(parcel->data, parcel->bytes, (int64_t)parcel->words[0], gradients, n),
+                             "rank %d on %s", parcel->peer, td_comm_host(job->comm, parcel->peer)));
         b->of[r].rows = parcel->data;
         *stops = *stops || parcel->words[1];
     }

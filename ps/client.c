@@ -189,7 +189,7 @@ td_status *td_job_staleness(td_job *job, int64_t out_pulls[TD_JOB_STALENESS])
     memset(out_pulls, 0, TD_JOB_STALENESS * sizeof *out_pulls);
     for (int32_t s = 0; s < job->servers; s++) {
         td_parcel question = {.kind = TD_ASK_STALENESS};
-        td_parcel answer = {.data = one, .bytes = sizeof one};
+        td_parcel answer = {.data = one, .bytes = sizeof one, .least = sizeof one};
         TD_TRY(td_client_ask(job, s, &question, &answer));
         for (int32_t i = 0; i < TD_JOB_STALENESS; i++)
             out_pulls[i] += one[i];

@@ -124,6 +124,7 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
                                     .number = number,
                                     .data = answers,
                                     .bytes = answer,
+                                    .least = answer,
                                     .buffer = spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
         r->questions[s] = (td_parcel){
             .peer = rank,

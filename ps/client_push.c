@@ -62,7 +62,8 @@ static td_status *push_round(td_job *job, const td_remote_part *parts, int32_t n
                                         .kind = td_reply_of(TD_ASK_OFFER),
                                         .number = r->questions[s].number,
                                         .data = answers + (int64_t)s * n,
-                                        .bytes = n * (int64_t)sizeof *answers};
+                                        .bytes = n * (int64_t)sizeof *answers,
+                                        .least = n * (int64_t)sizeof *answers};
             td_comm_receive(job->comm, &r->answers[s]);
         }
         td_comm_send(job->comm, &r->questions[s]);

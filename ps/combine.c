@@ -55,6 +55,7 @@ static void tell(td_job *job, int64_t *mine, int64_t words)
         in->number = td_job_number(job, n, w, job->worker);
         in->data = job->combined + w * words;
         in->bytes = words * (int64_t)sizeof *mine;
+        in->least = in->bytes;
         in->by_reference = true;
         out->number = td_job_number(job, n, job->worker, w);
         out->data = mine;

@@ -73,6 +73,7 @@ typedef struct td_parcel {
     uint64_t words[TD_COMM_WORDS]; /* received ones: of the letter */
     void *data;
     int64_t bytes; /* a receive: room, then how many came */
+    int64_t least; /* a receive: fewer bytes than these are a failure, that names the sender */
     /* A send: data lies in it, so a near rank reads it there; the parcel is through once it has. A receive that answers a
      * request: a near rank writes there. NULL: neither. */
     const td_buffer *buffer;

@@ -21,15 +21,22 @@ td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uin
     return NULL;
 }
 
+td_status *td_comm_check_length(const td_comm *comm, const td_parcel *parcel, int64_t bytes)
+{
+    const td_peer *peer = &comm->peers[parcel->peer];
+    if (bytes >= parcel->least && bytes <= parcel->bytes)
+        return NULL;
+    return TD_ERROR(TD_INTERNAL, "%s (rank %d on %s, step %lld) sends %lld bytes where %s%lld are expected", peer->name,
+                    parcel->peer, peer->hello.host, (long long)peer->step, (long long)bytes,
+                    parcel->least == parcel->bytes ? "" : "at most ", (long long)parcel->bytes);
+}
+
 /* Bytes that came go where they were asked for. */
 void td_comm_hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel)
 {
-    if (arrival->parcel.bytes > parcel->bytes) {
-        td_comm_note_failure(comm,
-                             TD_ERROR(TD_INTERNAL, "%s sent %lld bytes where %lld are expected",
-                                      comm->peers[parcel->peer].name, (long long)arrival->parcel.bytes,
-                                      (long long)parcel->bytes),
-                             false);
+    td_status *status = td_comm_check_length(comm, parcel, arrival->parcel.bytes);
+    if (status) {
+        td_comm_note_failure(comm, status, false);
         return;
     }
     parcel->lent = arrival->parcel.lent;

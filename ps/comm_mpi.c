@@ -324,9 +324,11 @@ static void begin_message(td_comm_engine *e, int32_t peer, const td_letter *lett
         return;
     td_parcel *parcel =
         current && letter->kind >= TD_REPLIES ? td_comm_take_expected(comm, peer, letter->kind, letter->number) : NULL;
-    if (parcel ? letter->bytes > parcel->bytes : letter->in_place) {
-        td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s sends %lld bytes where %lld are expected", comm->peers[peer].name,
-                                   (long long)letter->bytes, parcel ? (long long)parcel->bytes : 0LL));
+    const td_parcel none = {.peer = peer};
+    td_status *wrong =
+        parcel || letter->in_place ? td_comm_check_length(comm, parcel ? parcel : &none, letter->bytes) : NULL;
+    if (wrong) {
+        td_engine_note(e, wrong);
         return;
     }
     if (!parcel) {

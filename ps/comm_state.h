@@ -122,6 +122,8 @@ void td_comm_keep(td_comm *comm, td_arrival *arrival);
 void td_comm_complete(td_comm *comm, td_arrival *arrival);
 /* Under the mutex: bytes that came go where they were asked for; the place in the list of an arrival that answers, *place NULL where there is
  * none; and both, the arrival leaving the list. */
+/* Under the mutex: whether so many bytes are what the parcel waits for; NULL, or why not. */
+td_status *td_comm_check_length(const td_comm *comm, const td_parcel *parcel, int64_t bytes) TD_MUST_USE;
 void td_comm_hand_over(td_comm *comm, const td_arrival *arrival, td_parcel *parcel);
 td_arrival **td_comm_find_arrival(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number);
 void td_comm_give(td_comm *comm, td_arrival **at, td_parcel *parcel);

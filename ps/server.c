@@ -204,6 +204,18 @@ static td_status *handle(td_server *server, td_request *request, bool *out_taken
     }
 }
 
+/* What is wrong with a request is its sender's; what ends the job has its own words. */
+static td_status *name_sender(td_server *server, td_status *status, int32_t from)
+{
+    if (td_status_code(status) != TD_INTERNAL)
+        return status;
+    td_status *failure = td_comm_failure(server->comm);
+    if (!failure)
+        return td_status_prefix(status, "rank %d on %s", from, td_comm_host(server->comm, from));
+    td_status_destroy(failure);
+    return status;
+}
+
 td_status *td_server_run(td_server *server)
 {
     td_status *status = NULL;
@@ -215,7 +227,8 @@ td_status *td_server_run(td_server *server)
         if (status || !request)
             break;
         td_comm_set_step(server->comm, td_comm_latest_step(server->comm));
-        status = handle(server, request, &taken);
+        const int32_t from = request->from;
+        status = name_sender(server, handle(server, request, &taken), from);
         if (!taken)
             td_comm_free_request(server->comm, request);
     }

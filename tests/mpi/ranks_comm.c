@@ -5,7 +5,9 @@
  *     ranks_comm far          the same, as if the ranks were on hosts of their own
  *     ranks_comm add_up       sums by MPI, several under way, between ranks but the last one; messages go on meanwhile
  *     ranks_comm lost RANK    that rank is killed in the middle; the others must name it
- *     ranks_comm error RANK   that rank ends with an error; the others must give it */
+ *     ranks_comm error RANK   that rank ends with an error; the others must give it
+ *     ranks_comm short BYTES  rank 1 sends so many where another number is expected, and rank 0 must name it; it waits
+ *     ranks_comm late BYTES   the same, asked for when it is there already */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -291,6 +293,44 @@ static int expect_failure(int32_t rank, const char *words)
     _exit(0); /* Open MPI 5 would print nothing more of the others */
 }
 
+enum { EXPECTED = 200000 };
+
+/* A message of other than the expected length is refused, and who sent it named. */
+static int wrong_length(int64_t bytes, bool is_late)
+{
+    char *data = td_calloc(2 * EXPECTED, 1);
+    char said[128];
+    td_parcel p = {.peer = 1, .kind = TD_REPLIES + 3, .number = 5, .data = data, .bytes = EXPECTED, .least = EXPECTED};
+    if (td_comm_rank(comm) == 1) {
+        p.peer = 0;
+        p.bytes = bytes;
+        p.least = 0;
+        td_comm_send(comm, &p);
+        td_status_destroy(td_comm_wait(comm, &p));
+        td_parcel never = {.peer = 0, .kind = TD_REPLIES + 3, .number = 6};
+        if (is_late)
+            meet(2);
+        td_comm_receive(comm, &never);
+        td_status_destroy(td_comm_wait(comm, &never));
+        (void)td_comm_close(comm, NULL, NULL);
+        _exit(0);
+    }
+    if (is_late) /* letters of one rank come in their order */
+        meet(2);
+    td_comm_receive(comm, &p);
+    td_status *status = td_comm_wait(comm, &p);
+    snprintf(said, sizeof said, "on %s, step 0) sends %lld bytes where %d are expected", td_comm_host(comm, 1),
+             (long long)bytes, EXPECTED);
+    require(status && strstr(td_status_message(status), "worker 1 (rank 1 ") && strstr(td_status_message(status), said),
+            status ? td_status_message(status) : "another length is taken");
+    printf("refused: %s\n", td_status_message(status));
+    fflush(stdout);
+    td_status_destroy(status);
+    td_free(data);
+    (void)td_comm_close(comm, NULL, NULL);
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
     const bool far = argc == 2 && !strcmp(argv[1], "far");
@@ -310,7 +350,9 @@ int main(int argc, char **argv)
         return exchange();
     if (adds_up)
         return add_up();
-    require(argc == 3, "usage: ranks_comm exchange | far | add_up | lost RANK | error RANK");
+    require(argc == 3, "usage: ranks_comm exchange | far | add_up | lost RANK | error RANK | short BYTES | late BYTES");
+    if (!strcmp(argv[1], "short") || !strcmp(argv[1], "late"))
+        return wrong_length(atoll(argv[2]), !strcmp(argv[1], "late"));
     const int32_t rank = atoi(argv[2]);
     td_comm_set_step(comm, 41);
     meet(1);
