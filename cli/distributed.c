@@ -148,6 +148,11 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
     out->leads = td_job_worker(out->job) == 0;
     if (!out->leads)
         td_log_set_level(TD_LOG_NULL); /* the first worker tells */
+    if (options.spares && !td_job_recovers(out->job))
+        td_log(TD_LOG_WARNING,
+               "ps.spares is %d, but the job ends when a rank is lost, so no spare ever works; to go on: mpirun "
+               "--enable-recovery",
+               options.spares);
     return share_cores(config, out->job);
 }
 

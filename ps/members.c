@@ -69,11 +69,14 @@ td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_
     *out_members = NULL;
     if (servers < 0 || spares < 0 || (int64_t)servers + spares >= ranks) {
         td_status *status =
-            spares ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve and %d are spare, so none is left to work",
-                              servers, ranks, spares)
-                   : TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve, so none is left to work", servers, ranks);
-        return td_status_help(status, "start more ranks (mpirun -n %lld), or set ps.servers to less, or to colocated%s",
-                              (long long)servers + spares + 1, spares ? ", or ps.spares to less" : "");
+            spares && !servers
+                ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks are spare, so none is left to work", spares, ranks)
+            : spares ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve and %d are spare, so none is left to work",
+                                servers, ranks, spares)
+                     : TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve, so none is left to work", servers, ranks);
+        return td_status_help(status, "start more ranks (mpirun -n %lld)%s%s", (long long)servers + spares + 1,
+                              servers ? ", or set ps.servers to less, or to colocated" : "",
+                              spares ? ", or set ps.spares to less" : "");
     }
     TD_TRY(TD_NEW(m, 1));
     *m = (td_members){.ranks = ranks, .workers = ranks - servers - spares, .first_servers = servers};

@@ -210,6 +210,24 @@ static void fill_initial(const td_shard *shard, int32_t a, int64_t id, void *out
     td_initial_fill(&array->initial, first_element(array, id), array->row_elements, out);
 }
 
+/* The same of a row, to where f32 rows need not be aligned: in a message they may follow an odd number of 16-bit ones. */
+static void fill_in_message(const td_shard *shard, int64_t id, char *out)
+{
+    enum { PIECE = 64 };
+    const td_shard_array *array = &shard->arrays[0];
+    if (array->initial.dtype != TD_F32 || (uintptr_t)out % sizeof(float) == 0) {
+        fill_initial(shard, 0, id, out);
+        return;
+    }
+    const int64_t first = first_element(array, id);
+    for (int64_t done = 0; done < array->row_elements; done += PIECE) {
+        float piece[PIECE];
+        const int64_t left = array->row_elements - done, n = left < PIECE ? left : PIECE;
+        td_initial_fill(&array->initial, first + done, n, piece);
+        memcpy(out + done * (int64_t)sizeof *piece, piece, (size_t)n * sizeof *piece);
+    }
+}
+
 static char *row_of(const td_shard *shard, int32_t a, int64_t slot)
 {
     return shard->arrays[a].base + slot * shard->arrays[a].row_bytes;
@@ -335,7 +353,7 @@ td_status *td_shard_pull(td_shard *shard, const int64_t *keys, int64_t n, bool b
             if (slots[i - first] >= 0)
                 copy_row(out, row_of(shard, 0, slots[i - first]), bytes);
             else
-                fill_initial(shard, 0, hashed ? td_id_of_key(keys[i]) : keys[i], out);
+                fill_in_message(shard, hashed ? td_id_of_key(keys[i]) : keys[i], out);
         }
     }
     return NULL;

@@ -387,11 +387,35 @@ static void test_a_capacity_beyond_all_rows_that_fit_bounds_nothing(void **state
     assert_int_equal(slots_of(&d), slots);
 }
 
+/* In a message, rows of f32 may follow an odd number of 16-bit ones. */
+static void test_rows_are_pulled_to_any_even_address(void **state)
+{
+    (void)state;
+    enum { N = 7, WIDE = 150 };
+    static float aligned[N * WIDE];
+    static _Alignas(16) char room[N * WIDE * sizeof(float) + 2];
+    static const int64_t keys[N] = {0, 3, 4, 9, 20, 33, 41};
+    const td_shard_kind kinds[] = {TD_SHARD_ARRAY, TD_SHARD_HASH};
+    for (int k = 0; k < 2; k++)
+        for (int64_t dim = DIM; dim <= WIDE; dim += WIDE - DIM) {
+            td_shard_definition d = define(kinds[k], "adagrad", TD_F32);
+            td_shard *shard = NULL;
+            d.first = 0;
+            d.dim = dim;
+            assert_ok(td_shard_create(&d, &shard));
+            assert_ok(td_shard_pull(shard, keys, N, false, aligned));
+            assert_ok(td_shard_pull(shard, keys, N, false, room + 2));
+            assert_memory_equal(room + 2, aligned, (size_t)(N * dim) * sizeof(float));
+            td_shard_destroy(shard);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_operations_on_both_kinds_with_every_rule_match_a_simple_model),
         cmocka_unit_test(test_random_operations_on_16_bit_rows_match_a_simple_model),
+        cmocka_unit_test(test_rows_are_pulled_to_any_even_address),
         cmocka_unit_test(test_initial_values_do_not_depend_on_who_comes_first),
         cmocka_unit_test(test_an_id_of_another_owner_is_refused_and_named),
         cmocka_unit_test(test_an_optimizer_that_takes_no_rows_is_refused_with_its_reason),
