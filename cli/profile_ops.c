@@ -112,7 +112,8 @@ static void print_machine(const td_analysis *a, FILE *out)
     int64_t tasks = 0;
     for (int64_t l = 0; l < a->view->n_lanes; l++)
         tasks += a->steps->lanes[l].tasks;
-    fprintf(out, "%" PRId64 " lanes run %.3g tasks a step\n", a->view->n_lanes, (double)tasks / n);
+    fprintf(out, "%" PRId64 " %s %.3g tasks a step\n", a->view->n_lanes,
+            a->view->n_lanes == 1 ? "lane runs" : "lanes run", (double)tasks / n);
     fprintf(out, "  recording: %.0f events a step, about %.2f %% of its time\n", (double)d->events / n,
             100 * d->events_share);
 }

@@ -41,6 +41,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         status = td_analysis_create(trace, -1, &analysis);
     if (!status)
         status = td_report_json(analysis, &json);
+    json_decref(json);
+    json = NULL;
+    if (!status)
+        status = td_report_curves_json(analysis, 0, INT64_MAX, &json);
+    json_decref(json);
+    json = NULL;
+    if (!status)
+        status = td_report_step_json(analysis, analysis->steps->steps[0].step, &json);
     (void)fuzz_take(status);
     json_decref(json);
     td_analysis_destroy(analysis);
