@@ -141,6 +141,44 @@ static void write_lanes(td_sink *out, const td_step_trace *trace)
     td_sink_text(out, "</table></div>");
 }
 
+static void write_overlaps(td_sink *out, const td_overlaps *o)
+{
+    double n = (double)o->trace->n_steps;
+    td_sink_text(out, "<h2>At the same time</h2><div class=wrap><table><tr><th>what<th>and<th class=n>ms a step<th "
+                      "class=n>of the shorter<th>");
+    for (int32_t a = 0; a < o->n; a++)
+        for (int32_t b = a + 1; b < o->n; b++) {
+            int64_t x = o->activities[a].busy_ns, y = o->activities[b].busy_ns, less = x < y ? x : y;
+            if (!td_overlap_ns(o, a, b))
+                continue;
+            td_sink_text(out, "<tr>");
+            write_cell(out, o->activities[a].name);
+            write_cell(out, o->activities[b].name);
+            write_ms(out, (double)td_overlap_ns(o, a, b) / n);
+            write_bar(out, (double)td_overlap_ns(o, a, b) / (double)(less + !less));
+        }
+    td_sink_text(out, "</table></div>");
+}
+
+/* Of a training that accumulates. */
+static void write_micros(td_sink *out, const td_step_trace *trace)
+{
+    if (!trace->micro_average)
+        return;
+    td_sink_text(out, "<h2>Micro-steps</h2><div class=wrap><table><tr><th class=n>micro-step<th class=n>ms<th class=n>"
+                      "data wait<th class=n>forward<th class=n>backward<th class=n>update<th class=n>to device<th "
+                      "class=n>to host");
+    for (int64_t m = 0; m < trace->view->n_micro; m++) {
+        const td_step_times *s = &trace->micro_average[m];
+        const int64_t ns[] = {s->interval_ns, s->data_wait_ns, s->forward_ns, s->backward_ns,
+                              s->update_ns,   s->to_device_ns, s->to_host_ns};
+        td_sink_format(out, "<tr><td class=n>%lld</td>", (long long)m);
+        for (size_t i = 0; i < sizeof ns / sizeof *ns; i++)
+            write_ms(out, (double)ns[i]);
+    }
+    td_sink_text(out, "</table></div>");
+}
+
 static void write_ranks(td_sink *out, const td_ranks *ranks)
 {
     td_sink_text(
@@ -249,6 +287,8 @@ td_status *td_export_html(const td_analysis *a, const char *path)
     draw_step(out, a);
     write_path(out, trace);
     write_lanes(out, trace);
+    write_overlaps(out, a->overlaps);
+    write_micros(out, trace);
     if (a->ranks)
         write_ranks(out, a->ranks);
     write_ops(out, a, &a->ops->types, "Ops by type");
