@@ -38,6 +38,14 @@ static td_status *read_servers(td_section root, int32_t *out_servers)
     return NULL;
 }
 
+static int64_t read_ahead(td_section root)
+{
+    const char *consistency = td_section_string(root, "ps.consistency");
+    return !strcmp(consistency, "async")   ? TD_JOB_ASYNC
+           : !strcmp(consistency, "stale") ? td_section_int(root, "ps.stale")
+                                           : 0;
+}
+
 /* Of everything that makes the plan: ranks with other configurations would wait for each other without end. */
 static td_status *fingerprint(const td_config *config, uint64_t *out)
 {
@@ -137,10 +145,7 @@ td_status *td_distributed_open(td_config *config, td_distributed *out)
         options.replicas = (int32_t)td_section_int(root, "train.replicas");
     if (!strcmp(td_section_string(root, "ps.dense_sync"), "mpi"))
         options.dense_sync = TD_DENSE_MPI;
-    const char *consistency = td_section_string(root, "ps.consistency");
-    options.ahead = !strcmp(consistency, "async")   ? TD_JOB_ASYNC
-                    : !strcmp(consistency, "stale") ? td_section_int(root, "ps.stale")
-                                                    : 0;
+    options.ahead = read_ahead(root);
     TD_TRY(fingerprint(config, &options.fingerprint));
     td_status *status = td_job_open(&options, &out->job);
     must_leave = status != NULL; /* MPI may have started, and is not finalized */
@@ -226,12 +231,13 @@ void td_distributed_plan_options(td_section root, td_train_options *options, td_
     *job = (td_remote){.own = 1}; /* a plan asks it nothing */
     options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
     options->shard_optimizer = td_section_bool(root, "ps.shard_optimizer") && options->replicas > 1;
-    if (options->shard_optimizer) {
-        job->workers = job->replicas = options->replicas;
-        options->replicas = 1;
-    }
-    if (options->serve_embedding || options->shard_optimizer)
-        options->remote = job;
+    if (!options->serve_embedding && !options->shard_optimizer)
+        return;
+    job->workers = job->replicas = options->replicas > 1 ? options->replicas : 1;
+    const int64_t ahead = read_ahead(root);
+    job->windows = 1 + (int32_t)(ahead == TD_JOB_ASYNC ? TD_REMOTE_ASYNC_LATE : ahead);
+    options->replicas = 1;
+    options->remote = job;
 }
 
 /* What about the ranks' cores will hurt, and the flag that mends it. */

@@ -34,7 +34,7 @@ static void print_staging(td_section root, const td_plan *plan, long servers, FI
     const int32_t workers = replicas > 0 ? (int32_t)replicas : 1;
     if (td_job_staging(plan, workers, (int32_t)servers, &of_worker, &of_server))
         fprintf(out,
-                "  messages and ids, at most, beyond rows and the memory above: %s on a worker, %s on a server of %d "
+                "  messages, at most, beyond rows and the memory above: %s on a worker, %s on a server of %d "
                 "worker%s (a rank that is both: both)\n",
                 td_format_bytes(worker, (double)of_worker), td_format_bytes(server, (double)of_server), workers,
                 workers == 1 ? "" : "s");
@@ -81,6 +81,7 @@ void td_shared_print(td_section root, const td_plan *plan, FILE *out)
 {
     char most[TD_UNIT_TEXT], whole[TD_UNIT_TEXT];
     int64_t bytes = 0, one = 0, all = 0, largest = 0;
+    td_plan_served_summary table;
     int32_t workers = 0;
     if (!td_section_bool(root, "ps.shard_optimizer"))
         return;
@@ -88,12 +89,15 @@ void td_shared_print(td_section root, const td_plan *plan, FILE *out)
         largest = bytes > largest ? bytes : largest;
         all = one;
     }
-    if (workers)
+    if (workers) {
         fprintf(out,
                 "\n  ps.shard_optimizer: each of %d workers keeps at most %s of the %s of optimizer state of dense "
                 "parameters; the memory above is worker 0's\n",
                 workers, td_format_bytes(most, (double)largest), td_format_bytes(whole, (double)all));
-    else
+        if (!td_plan_served_table(plan, 0, &table) && td_job_staging(plan, workers, 1, &bytes, &one))
+            fprintf(out, "  messages, at most, beyond the memory above: %s on a worker\n",
+                    td_format_bytes(most, (double)bytes));
+    } else
         fprintf(out,
                 "\n  ps.shard_optimizer: nobody shares anything with one worker; train.replicas: N shows what each "
                 "of N has\n");

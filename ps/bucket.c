@@ -10,12 +10,6 @@
 
 enum { MOST_BUCKETS = 1 << 10 }; /* of a window: numbers of messages */
 
-/* Whether workers add up, stretch by stretch: there is something, and MPI does not. */
-static bool is_ordered(const td_job *job, const td_bucket *b)
-{
-    return b->length && job->options.dense_sync == TD_DENSE_ORDERED;
-}
-
 static int64_t size_of(const td_bucket *b, int32_t worker)
 {
     return b->bounds[worker + 1] - b->bounds[worker];
@@ -31,102 +25,6 @@ static uint64_t number_to(const td_job *job, const td_bucket *b, int32_t replica
 {
     const uint64_t n = (uint64_t)number_of(b) * (uint64_t)job->replicas + (uint64_t)replica;
     return n * (uint64_t)job->workers + (uint64_t)to;
-}
-
-/* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
-
-/* An array of a bucket's and its bytes. */
-typedef struct part {
-    void *place;
-    int64_t bytes;
-} part;
-
-/* Cuts memory into parts; with a NULL base only counts. */
-static int64_t cut(const part *parts, size_t n, char *base)
-{
-    int64_t at = 0;
-    for (size_t i = 0; i < n; at += (parts[i++].bytes + 7) / 8 * 8)
-        if (base)
-            *(char **)parts[i].place = base + at;
-    return at;
-}
-
-static td_status *cut_private(const td_job *job, td_bucket *b)
-{
-    const int64_t replicas = job->replicas, workers = job->workers, parcel = sizeof(td_parcel);
-    const part parts[] = {{&b->bounds, (workers + 1) * (int64_t)sizeof *b->bounds},
-                          {&b->of, replicas * (int64_t)sizeof *b->of},
-                          {&b->rows_parcels, replicas * parcel},
-                          {&b->dense_parcels, replicas * parcel},
-                          {&b->sums_in, workers * parcel},
-                          {&b->sums_out, workers * parcel},
-                          {&b->out, 2 * job->remote.own * workers * parcel},
-                          {&b->by_mpi, parcel},
-                          {&b->rows_in, replicas * b->rows_room},
-                          {&b->theirs, replicas * b->longest * (int64_t)sizeof(float)},
-                          {&b->sums, b->length * (int64_t)sizeof(float)},
-                          {&b->at, replicas * (int64_t)sizeof *b->at}};
-    const size_t n = sizeof parts / sizeof *parts;
-    const int64_t bytes = cut(parts, n, NULL);
-    b->room = td_realloc(NULL, (size_t)bytes, 1);
-    if (!b->room)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
-    (void)cut(parts, n, b->room);
-    return NULL;
-}
-
-static td_status *cut_shared(const td_job *job, td_bucket *b)
-{
-    const int64_t own = job->remote.own, summed = is_ordered(job, b) ? b->longest : b->length;
-    const part parts[] = {{&b->rows_out, own * b->rows_room},
-                          {&b->mine, own * b->length * (int64_t)sizeof(float)},
-                          {&b->sum, summed * (int64_t)sizeof(float)}};
-    const size_t n = sizeof parts / sizeof *parts;
-    TD_TRY(td_comm_buffer_room(job->comm, &b->shared, cut(parts, n, NULL) + 1));
-    (void)cut(parts, n, b->shared.data);
-    return NULL;
-}
-
-/* Where a worker's stretch begins. */
-static int64_t begin_of(const td_job *job, const td_bucket *b, const td_remote_bucket *of, int32_t worker)
-{
-    return of->bounds ? of->bounds[worker] : td_range(b->length, worker, job->workers);
-}
-
-/* With the first window; the others have its layout, that of one plan. */
-static td_status *make_room(const td_job *job, td_bucket *b, const td_tensor *gradients, const td_remote_bucket *of,
-                            int32_t most_micro)
-{
-    const bool has_rows = !of->index || of->rows_bytes;
-    const int64_t rows_room = has_rows ? td_rank_rows_room(most_micro, of->rows_bytes) : 0;
-    int64_t length = 0;
-    for (int32_t i = 0; i < of->n; i++)
-        length += td_is_sparse(&gradients[i]) ? 0 : td_tensor_elements(&gradients[i]);
-    if (b->room && (length != b->length || rows_room != b->rows_room))
-        return TD_ERROR(TD_INTERNAL, "bucket %d of a window is not that of the window before", of->index);
-    if (b->room)
-        return NULL;
-    b->length = length;
-    b->rows_room = rows_room;
-    b->shares = of->bounds != NULL;
-    b->longest = 0;
-    for (int32_t w = 0; w < job->workers; w++) {
-        const int64_t size = begin_of(job, b, of, w + 1) - begin_of(job, b, of, w);
-        b->longest = size > b->longest ? size : b->longest;
-    }
-    TD_TRY(cut_shared(job, b));
-    TD_TRY(cut_private(job, b));
-    for (int32_t w = 0; w <= job->workers; w++)
-        b->bounds[w] = begin_of(job, b, of, w);
-    return NULL;
-}
-
-void td_bucket_free(td_bucket *b, td_comm *comm)
-{
-    td_comm_buffer_free(comm, &b->shared);
-    td_fold_deinit(&b->fold);
-    td_free(b->room);
-    td_free(b);
 }
 
 /* ---- a window begins ----------------------------------------------------------------------------------------------------------- */
@@ -154,6 +52,7 @@ static td_status *settle(const td_job *job, td_bucket *b)
 /* What the others' replicas will send. */
 static void expect(td_job *job, td_bucket *b)
 {
+    int64_t others = 0;
     for (int32_t r = 0; r < job->replicas; r++) {
         if (td_job_runs(job, r))
             continue;
@@ -162,15 +61,16 @@ static void expect(td_job *job, td_bucket *b)
                                 .by_reference = true};
         b->rows_parcels[r] = b->dense_parcels[r] = from;
         b->rows_parcels[r].kind = TD_TELL_ROWS;
-        b->rows_parcels[r].data = b->rows_in + r * b->rows_room;
+        b->rows_parcels[r].data = b->rows_in + others * b->rows_room;
         b->rows_parcels[r].bytes = b->rows_room;
         if (b->rows_room)
             td_comm_receive(job->comm, &b->rows_parcels[r]);
         b->dense_parcels[r].kind = TD_TELL_SEGMENT;
-        b->dense_parcels[r].data = b->theirs + r * b->longest;
+        b->dense_parcels[r].data = b->theirs + others * b->longest;
         b->dense_parcels[r].bytes = b->longest * (int64_t)sizeof(float);
-        if (is_ordered(job, b))
+        if (b->ordered)
             td_comm_receive(job->comm, &b->dense_parcels[r]);
+        others++;
     }
     b->expects = true;
 }
@@ -224,7 +124,7 @@ static void tell(td_job *job, td_bucket *b, int32_t replica, const td_bucket_new
         parcel.kind = TD_TELL_SEGMENT;
         parcel.data = dense + begin;
         parcel.bytes = count * (int64_t)sizeof(float);
-        if (is_ordered(job, b))
+        if (b->ordered)
             post(job, b, &parcel);
     }
 }
@@ -252,8 +152,8 @@ td_status *td_bucket_send(td_job *job, td_bucket *b, const td_remote_place *plac
 {
     if (b->done == job->remote.own || !td_job_runs(job, place->replica))
         return TD_ERROR(TD_INTERNAL, "worker %d does not run replica %d", job->worker, place->replica);
-    const int32_t n = of->n;
-    TD_TRY(make_room(job, b, gradients, of, place->most_micro));
+    const int32_t n = of->index ? of->n : 0; /* the loss has been noted */
+    TD_TRY(td_bucket_make_room(job, b, gradients, of, place->most_micro));
     if (!b->expects)
         expect(job, b);
     char *rows = b->rows_out + b->done * b->rows_room;
@@ -265,7 +165,7 @@ td_status *td_bucket_send(td_job *job, td_bucket *b, const td_remote_place *plac
     tell(job, b, place->replica, news, rows, dense);
     b->of[place->replica] = (td_contribution){rows, dense + b->bounds[job->worker], news->n_losses};
     b->done++;
-    if (b->done == job->remote.own && b->length && !is_ordered(job, b))
+    if (b->done == job->remote.own && b->length && !b->ordered)
         begin_by_mpi(job, b);
     return NULL;
 }
@@ -276,7 +176,7 @@ bool td_bucket_is_here(td_job *job, td_bucket *b)
 {
     if (b->done < job->remote.own)
         return false;
-    for (int32_t r = 0; r < job->replicas && is_ordered(job, b); r++)
+    for (int32_t r = 0; r < job->replicas && b->ordered; r++)
         if (!td_job_runs(job, r) && !td_comm_is_through(job->comm, &b->dense_parcels[r]))
             return false;
     return true;
@@ -342,7 +242,7 @@ static void spread(td_job *job, td_bucket *b)
 
 td_status *td_bucket_fold(td_job *job, td_bucket *b)
 {
-    if (b->folded || !is_ordered(job, b))
+    if (b->folded || !b->ordered)
         return NULL;
     TD_TRY(fold_mine(job, b));
     if (!b->shares)
@@ -427,7 +327,7 @@ static void unpack(float *stretch, int64_t begin, int64_t end, const td_tensor *
 /* The sums of this worker's stretch, of which each tensor has its part. */
 static void take_own(const td_job *job, const td_bucket *b, const td_tensor *sums, int32_t n)
 {
-    const float *from = is_ordered(job, b) ? b->sum : b->sum + b->bounds[job->worker];
+    const float *from = b->ordered ? b->sum : b->sum + b->bounds[job->worker];
     for (int32_t i = 0; i < n; i++) {
         const int64_t count = td_is_sparse(&sums[i]) ? 0 : td_tensor_elements(&sums[i]);
         if (count)
@@ -454,11 +354,11 @@ static td_status *take_stretches(td_job *job, td_bucket *b, const td_tensor *ten
 
 static td_status *take_sums(td_job *job, td_bucket *b, const td_tensor *sums, int32_t n)
 {
-    if (!is_ordered(job, b))
+    if (!b->ordered)
         TD_TRY(td_comm_wait(job->comm, b->by_mpi));
     if (b->shares)
         take_own(job, b, sums, n);
-    else if (!is_ordered(job, b))
+    else if (!b->ordered)
         unpack(b->sum, 0, b->length, sums, n, false);
     else
         TD_TRY(take_stretches(job, b, sums, n, true));

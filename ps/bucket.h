@@ -34,6 +34,7 @@ typedef struct td_bucket {
     int64_t longest;                         /* stretch */
     int64_t *bounds;                         /* [workers + 1]: where they begin */
     bool shares;                             /* a sum stays with its owner */
+    bool ordered;                            /* workers add up: there is something, and MPI does not */
     int64_t rows_room;                       /* bytes that a message of rows may have; 0: there is none */
     int64_t rows_bytes;                      /* of the last one */
     td_buffer shared;                        /* what others read */
@@ -47,8 +48,8 @@ typedef struct td_bucket {
     td_parcel *by_mpi;                       /* where MPI adds up: the whole sum */
     int64_t n_out;
     bool spreads;         /* sums_out are under way */
-    char *rows_in;        /* [replicas, rows_room], of far ranks */
-    float *theirs, *sums; /* [replicas, longest], [length], likewise */
+    char *rows_in;        /* [replicas of others, rows_room], of far ranks */
+    float *theirs, *sums; /* [replicas of others, longest], [length], likewise, where they come */
     const char **at;      /* [replicas]: where each one's message of rows is being read */
     td_fold fold;         /* of rows */
 } td_bucket;
@@ -66,6 +67,22 @@ typedef struct td_bucket_news {
     td_row_order *order; /* memory that is used again */
 } td_bucket_news;
 
+/* What the memory of a bucket follows from. */
+typedef struct td_bucket_size {
+    int64_t length, longest, rows_room;
+    int32_t workers, replicas, own;
+    bool ordered, shares;
+} td_bucket_size;
+
+/* ---- bucket_room.c ---- */
+/* What others read; and all the rest but sums of rows. */
+int64_t td_bucket_shared_bytes(const td_bucket_size *size);
+int64_t td_bucket_private_bytes(const td_bucket_size *size);
+/* With the first window; the others have its layout, that of one plan. */
+td_status *td_bucket_make_room(const td_job *job, td_bucket *bucket, const td_tensor *gradients,
+                               const td_remote_bucket *of, int32_t most_micro) TD_MUST_USE;
+
+/* ---- bucket.c ---- */
 /* A window begins: what comes from others goes to its place at once. Nothing where this bucket was never sent yet. */
 td_status *td_bucket_begin(td_job *job, td_bucket *bucket, int64_t window) TD_MUST_USE;
 /* The first bucket has no gradients. */

@@ -205,6 +205,7 @@ void td_client_fill(td_job *job)
                               .first = td_job_first_replica(job),
                               .workers = job->workers,
                               .worker = job->worker,
+                              .windows = (int32_t)td_job_late_by(job) + 1,
                               .leads = job->worker == 0,
                               .may_be_stale = job->options.ahead != 0,
                               .add_table = add_table,

@@ -182,6 +182,8 @@ td_status *td_client_send(void *self, const td_remote_bucket *bucket, const td_t
 td_status *td_client_sum(void *self, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
                          const td_remote_place *place) TD_MUST_USE;
 td_status *td_client_gather(void *self, const td_remote_bucket *bucket, const td_tensor *parameters) TD_MUST_USE;
+/* So many windows later than its own each worker takes a window's sums: no worker is further ahead of another. */
+int64_t td_job_late_by(const td_job *job);
 /* comm: NULL once that is closed. */
 void td_job_release_sums(td_job *job, td_comm *comm);
 

@@ -24,20 +24,18 @@ struct td_rank_sum {
     td_row_order order;
 };
 
-/* So many windows later than its own each worker takes a window's sums: no worker is further ahead of another. */
-static int64_t late_by(const td_job *job)
+int64_t td_job_late_by(const td_job *job)
 {
-    enum { ASYNC = 4 };
     if (job->replicas == 1)
         return 0;
-    return job->options.ahead == TD_JOB_ASYNC ? ASYNC : job->options.ahead;
+    return job->options.ahead == TD_JOB_ASYNC ? TD_REMOTE_ASYNC_LATE : job->options.ahead;
 }
 
 /* ---- what a replica brings ----------------------------------------------------------------------------------------------------- */
 
 static td_status *begin_window(td_job *job)
 {
-    const int64_t late = late_by(job);
+    const int64_t late = td_job_late_by(job);
     if (!job->sums) {
         TD_TRY(TD_NEW(job->sums, late + 1));
         job->n_sums = late + 1;
@@ -209,7 +207,7 @@ static void match_weight(const td_rank_sum *s, td_tensor *sums, int32_t n, int64
 static td_status *take(td_job *job, const td_remote_bucket *bucket, const td_tensor *values, td_tensor *sums,
                        int64_t weight)
 {
-    const int64_t late = late_by(job);
+    const int64_t late = td_job_late_by(job);
     const bool none = job->sum->window <= late;
     td_rank_sum *then = &job->sums[(job->sum->window - (none ? 0 : late)) % (late + 1)];
     if (!bucket->index)

@@ -65,6 +65,9 @@ enum {
     TD_REMOTE_WINDOWS = -5 /* one number, for all owners */
 };
 
+/* Where tables' pulls wait for nobody, sums come so many windows late: workers are no further ahead of each other. */
+enum { TD_REMOTE_ASYNC_LATE = 4 };
+
 /* Some of the gradients that the replicas sum up; the first bucket has the loss alone. */
 typedef struct td_remote_bucket {
     int32_t index, n;   /* n gradients */
@@ -79,6 +82,7 @@ struct td_remote {
     int32_t replicas, own;   /* of a window; those that this rank runs */
     int32_t first;           /* the first of its own */
     int32_t workers, worker; /* which of them this rank is */
+    int32_t windows;         /* whose sums are under way at a time; 0: one */
     bool leads;              /* this rank loads tables for all */
     bool may_be_stale;       /* pulls need not have all updates, and sums come windows late */
     bool is_local;           /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */

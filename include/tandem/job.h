@@ -104,9 +104,10 @@ bool td_job_is_bound(const td_job *job, int32_t rank);
 /* Its share of its host's cores: what it should compute with. At least 1. */
 int32_t td_job_threads(const td_job *job, int32_t rank);
 
-/* Bytes that a worker, and a server, of a job of so many takes at most for the ids and messages of the plan's served tables, beyond
- * the plan's own memory and the tables' rows; a rank that is both takes both. Pieces of tables that checkpoints read and write
- * come on top while they do. False, and zeros: the plan has no such table. */
+/* Bytes that a worker, and a server, of a job of so many takes at most for messages, beyond the plan's own memory and the rows of served
+ * tables: ids and rows of those, gradients on their way to be summed up, parameters that workers share out. A rank that is both takes
+ * both. Pieces of tables that checkpoints read and write come on top while they do. False, and zeros: the plan is of no job,
+ * or of one with another number of workers. */
 bool td_job_staging(const td_plan *plan, int32_t workers, int32_t servers, int64_t *out_worker_bytes,
                     int64_t *out_server_bytes);
 

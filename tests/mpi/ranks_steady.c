@@ -1,9 +1,9 @@
-/* Two ranks, workers and servers both, train a model with two served tables, run by tests/mpi/run under mpirun: after the first
- * windows no step allocates, and no rank ever takes more than its plan, td_job_staging and the rows it serves.
+/* Two ranks, workers and servers both, train a model, run by tests/mpi/run under mpirun: after the first windows no step allocates, and
+ * no rank ever takes more than its plan, td_job_staging and the rows it serves.
  *
- *     ranks_steady clip|plain
- *
- * Gradients are clipped or not: pushes or offers. */
+ *     ranks_steady clip|plain      two served tables; gradients are clipped or not: offers or pushes
+ *     ranks_steady local           the same tables on every worker: their row-sparse gradients are summed up
+ *     ranks_steady dense|shared    a large layer, whose state each worker has, or a half of it */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +15,24 @@
 #include "tandem/session.h"
 #include "tests/mpi/ranks.h"
 
-enum { BATCH = 2048, DIM = 32, ROWS = 6000, BATCHES = 3, WARM = 15, STEPS = 60, FEW = 12 };
+enum { BATCH = 2048, DIM = 32, ROWS = 6000, BATCHES = 3, WARM = 15, STEPS = 60, FEW = 12, WIDTH = 800, SMALL = 8 };
 /* Lanes, kernels, a server's threads and the letters of MPI: what does not grow with the tables or the batch. */
 static const int64_t CONSTANT = 512 << 10;
 
 static td_job *job;
 static int64_t ids[BATCHES][2][BATCH], given;
-static float labels[BATCH];
+static float labels[BATCH], numbers[SMALL][WIDTH];
 static td_field fields[BATCHES][3];
+
+static bool is_served, is_dense, is_shared;
 
 static td_status *next(void *self, td_batch *out_batch, bool *out_end)
 {
     *out_end = false;
-    *out_batch = (td_batch){.samples = BATCH, .n_fields = 3, .fields = fields[given++ % BATCHES], .owner = self};
+    *out_batch = (td_batch){.samples = is_dense ? SMALL : BATCH,
+                            .n_fields = is_dense ? 2 : 3,
+                            .fields = fields[given++ % BATCHES],
+                            .owner = self};
     return NULL;
 }
 
@@ -54,6 +59,25 @@ static void make_batches(int32_t worker)
     }
 }
 
+static void make_dense_batches(int32_t worker)
+{
+    for (int i = 0; i < SMALL; i++)
+        for (int k = 0; k < WIDTH; k++)
+            numbers[i][k] = (float)((i * 7 + k + worker) % 11) / 11;
+    for (int b = 0; b < BATCHES; b++) {
+        const td_tensor x = {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SMALL, WIDTH}, .data = numbers};
+        const td_tensor y = {.kind = TD_DENSE, .dtype = TD_F32, .rank = 2, .dims = {SMALL, 1}, .data = labels};
+        fields[b][0] = (td_field){"x", x};
+        fields[b][1] = (td_field){"y", y};
+    }
+}
+
+static td_value build_dense(td_graph *g)
+{
+    td_value x = td_input(g, "x", TD_F32, TD_SHAPE(SMALL, WIDTH)), y = td_input(g, "y", TD_F32, TD_SHAPE(SMALL, 1));
+    return td_bce_with_logits(td_linear(td_linear(x, WIDTH, "large"), 1, "top"), y);
+}
+
 static td_value build(td_graph *g)
 {
     const td_dim batch = td_dim_constant(BATCH);
@@ -70,10 +94,14 @@ static td_value build(td_graph *g)
 /* What of this process's memory is beyond what the job and the graph had before. */
 static int64_t planned(const td_plan *plan)
 {
-    int64_t worker = 0, server = 0;
-    require(td_job_staging(plan, td_job_workers(job), td_job_servers(job), &worker, &server), "no served table");
+    int64_t worker = 0, server = 0, mine = 0, all = 0;
+    require(td_job_staging(plan, td_job_workers(job), td_job_servers(job), &worker, &server), "it has no messages");
     const td_job_served served = td_job_count_served(job);
-    require(served.tables == 2 && served.rows > 0, "it serves no rows");
+    require(served.tables == (is_served ? 2 : 0) && (served.rows > 0) == is_served, "it serves other rows");
+    require(td_plan_shared_state(plan, td_job_worker(job), &mine, &all) == is_shared, "state is shared or not");
+    require(!is_shared || (mine < all / 2 + (64 << 10) && all > 2 * WIDTH * WIDTH * 4), "it has more than its half");
+    require(!is_shared || td_plan_device(plan, 0).state_bytes < (uint64_t)mine + (64 << 10),
+            "it keeps more than it has");
     return (int64_t)td_plan_device(plan, 0).peak_bytes + worker + server + served.row_bytes + served.overhead_bytes;
 }
 
@@ -91,18 +119,22 @@ int main(int argc, char **argv)
     td_session *session = NULL;
     td_source source = {&source, next, release};
     char text[160];
-    require(argc == 2, "usage: ranks_steady clip|plain");
+    require(argc == 2, "usage: ranks_steady clip|plain|local|dense|shared");
+    is_shared = !strcmp(argv[1], "shared");
+    is_dense = is_shared || !strcmp(argv[1], "dense");
+    is_served = !is_dense && strcmp(argv[1], "local") != 0;
     no_error(td_job_open(&(td_job_options){0}, &job));
-    make_batches(td_job_worker(job));
+    (is_dense ? make_dense_batches : make_batches)(td_job_worker(job));
     no_error(td_graph_create(&graph));
-    td_value loss = build(graph);
+    td_value loss = is_dense ? build_dense(graph) : build(graph);
     td_train_options options = td_train_defaults();
     options.remote = td_job_remote(job);
-    options.serve_embedding = true;
-    if (!strcmp(argv[1], "clip"))
+    options.serve_embedding = is_served;
+    options.shard_optimizer = is_shared;
+    if (!strcmp(argv[1], "clip") || is_shared)
         options.clip_norm = 0.01;
     td_group(&options, "table*", td_adagrad(0.01));
-    td_group(&options, "*", td_sgd(0.1));
+    td_group(&options, "*", is_dense ? td_adam(0.01) : td_sgd(0.1));
     no_error(td_plan_train(graph, loss, &options, &plan));
     const int64_t before = (int64_t)td_memory_read().bytes_now;
     td_memory_reset_peak();
