@@ -1,14 +1,15 @@
 /* tandem landscape: draws the loss around a run's training from the weights that it has kept, for the board. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/landscape.h"
 #include "cli/snapshots.h"
 #include "cli/summary.h"
+#include "cli/terminal.h"
 
 /* ---- the run -------------------------------------------------------------------------------------------------------------- */
 
@@ -18,21 +19,6 @@ static td_status *load_config(const td_arguments *arguments, td_config **out_con
     if (status)
         return td_status_help(status, "name the folder of a run: tandem landscape runs/lenet-0001");
     return td_arguments_settle(arguments, *out_config);
-}
-
-static td_status *open_weights(const char *run, int64_t step, td_safetensors **out_file)
-{
-    char *path = td_snapshot_path(run, step);
-    *out_file = NULL;
-    if (!path)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-    td_status *status = access(path, F_OK)
-                            ? td_status_help(TD_ERROR(TD_NOT_FOUND, "%s: this step's weights were not kept", path),
-                                             "they are kept by a training whose landscape.intervals names "
-                                             "it; it may not have come so far")
-                            : td_safetensors_open(path, out_file);
-    td_free(path);
-    return status;
 }
 
 /* ---- one landscape -------------------------------------------------------------------------------------------------------- */
@@ -72,7 +58,7 @@ static td_status *draw_interval(td_loss_probe *probe, const char *run, int32_t i
     if (!status)
         status = TD_NEW(files, n);
     for (int32_t i = 0; !status && i < n; i++)
-        status = open_weights(run, steps[i], &files[i]);
+        status = td_snapshot_open(run, steps[i], &files[i]);
     if (!status)
         status = td_plane_of_path(probe, files, n, seed, &plane);
     if (!status)
@@ -109,7 +95,7 @@ static td_status *draw_result(td_loss_probe *probe, const char *run, int32_t siz
     td_plane plane = {0};
     json_t *landscape = NULL;
     int64_t step = last_step(run);
-    td_status *status = open_weights(run, step, &file);
+    td_status *status = td_snapshot_open(run, step, &file);
     if (!status)
         status = td_plane_around(probe, file, (uint64_t)td_section_int(probe->setup->root, "train.seed"), &plane);
     if (!status)
@@ -160,12 +146,42 @@ static td_status *check_kept(const char *run, td_section root)
                           "landscape.create_landscape.result: on");
 }
 
-static td_status *draw_all(const char *run, td_loss_probe *probe, int32_t size, json_t *list)
+/* A loss for each point of a picture, and of a training's path. */
+static td_status *count_points(const td_loss_probe *probe, int32_t size, int64_t *out_points)
+{
+    const int32_t intervals = intervals_of(probe->setup->root);
+    *out_points = (intervals + td_snapshots_want_result(probe->setup->root)) * (int64_t)size * size;
+    for (int32_t i = 0; i < intervals; i++) {
+        int64_t *steps = NULL, *units = NULL;
+        int32_t n = 0;
+        TD_TRY(td_snapshots_interval(probe->setup, i, &steps, &units, &n));
+        *out_points += n;
+        td_free(steps);
+        td_free(units);
+    }
+    return NULL;
+}
+
+static td_status *draw_each(const char *run, td_loss_probe *probe, int32_t size, json_t *list)
 {
     td_section root = probe->setup->root;
     for (int32_t i = 0; i < intervals_of(root); i++)
         TD_TRY(draw_interval(probe, run, i, size, list));
     return td_snapshots_want_result(root) ? draw_result(probe, run, size, list) : NULL;
+}
+
+static td_status *draw_all(const td_arguments *arguments, td_loss_probe *probe, int32_t size, json_t *list)
+{
+    FILE *stream = td_argument_flag(arguments, "--json") ? NULL : arguments->out;
+    td_work_progress work = {
+        .stream = stream, .terminal = stream && td_stream_is_terminal(stream), .what = "landscape", .unit = "points"};
+    TD_TRY(count_points(probe, size, &work.all));
+    td_work_start(&work, td_clock_ns());
+    probe->work = &work;
+    td_status *status = draw_each(arguments->words[0], probe, size, list);
+    probe->work = NULL;
+    td_work_end(&work);
+    return status;
 }
 
 static td_status *save(const td_arguments *arguments, json_t *json)
@@ -198,7 +214,7 @@ static td_status *draw(const td_arguments *arguments, td_setup *setup)
     if (!status)
         status = td_loss_probe_open(setup, samples, &probe);
     if (!status)
-        status = draw_all(arguments->words[0], &probe, (int32_t)size, list);
+        status = draw_all(arguments, &probe, (int32_t)size, list);
     if (!status)
         json = json_pack("{s:i, s:s, s:s, s:I, s:I, s:O}", "version", 1, "model", setup->name, "unit",
                          td_section_string(setup->root, "landscape.unit"), "size", (json_int_t)size, "samples",

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/convert.h"
 #include "base/memory.h"
 
@@ -159,5 +160,7 @@ td_status *td_loss_probe_read(td_loss_probe *probe, double *out_loss)
         status = NULL;
         *out_loss = (double)NAN;
     }
+    if (!status && probe->work)
+        td_work_step(probe->work, td_clock_ns());
     return status;
 }

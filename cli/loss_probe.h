@@ -2,6 +2,7 @@
 #ifndef TANDEM_CLI_LOSS_PROBE_H
 #define TANDEM_CLI_LOSS_PROBE_H
 
+#include "cli/progress.h"
 #include "cli/setup.h"
 #include "tandem/session.h"
 
@@ -26,7 +27,8 @@ typedef struct td_loss_probe {
     int32_t n_batches, next;
     int64_t samples;
     double loss_sum;
-    void *piece; /* room for some numbers */
+    void *piece;            /* room for some numbers */
+    td_work_progress *work; /* a piece of it is one loss; NULL: nobody is told */
 } td_loss_probe;
 
 /* At least `samples` samples, fewer where there are no more; batches are all of one size, at most the configuration's. The weights

@@ -84,3 +84,45 @@ void td_progress_end(td_progress *progress)
         fputc('\n', progress->stream);
     progress->line_open = false;
 }
+
+/* ---- other work --------------------------------------------------------------------------------------------------------------- */
+
+void td_work_start(td_work_progress *work, int64_t now_ns)
+{
+    work->done = 0;
+    work->started_ns = work->shown_ns = now_ns;
+    work->line_open = false;
+}
+
+static void show_work(td_work_progress *work, int64_t now_ns)
+{
+    char rate[TD_UNIT_TEXT], left[32];
+    double seconds = (double)(now_ns - work->started_ns) / 1e9, each = seconds / (double)work->done;
+    if (work->terminal)
+        fputc('\r', work->stream);
+    fprintf(work->stream, "%s  %lld/%lld %s  %.0f %%  %s %s/s  %s left", work->what, (long long)work->done,
+            (long long)work->all, work->unit, 100.0 * (double)work->done / (double)work->all,
+            td_format_count(rate, each > 0 ? 1 / each : 0), work->unit,
+            td_clock_text(each * (double)(work->all - work->done), left));
+    fputs(work->terminal ? "\033[K" : "\n", work->stream);
+    fflush(work->stream);
+    work->line_open = work->terminal;
+    work->shown_ns = now_ns;
+}
+
+void td_work_step(td_work_progress *work, int64_t now_ns)
+{
+    work->done++;
+    if (!work->stream || work->all <= 0)
+        return;
+    const bool tenth = work->done * 10 / work->all > (work->done - 1) * 10 / work->all;
+    if (work->terminal ? now_ns - work->shown_ns >= REWRITE_NS || work->done == work->all : tenth)
+        show_work(work, now_ns);
+}
+
+void td_work_end(td_work_progress *work)
+{
+    if (work->stream && work->line_open)
+        fputc('\n', work->stream);
+    work->line_open = false;
+}

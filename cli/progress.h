@@ -28,6 +28,22 @@ void td_progress_step(td_progress *progress, int64_t epoch, int64_t batch, int64
 /* Ends the line, so that other output starts on one of its own. */
 void td_progress_end(td_progress *progress);
 
+/* Of other long work, in equal pieces: the same on a terminal; elsewhere a line for each tenth of it. */
+typedef struct td_work_progress {
+    FILE *stream; /* NULL: say nothing */
+    bool terminal;
+    const char *what, *unit; /* "landscape", "points" */
+    int64_t all;
+    /* the rest is its own */
+    int64_t done, started_ns, shown_ns;
+    bool line_open;
+} td_work_progress;
+
+void td_work_start(td_work_progress *work, int64_t now_ns);
+/* One piece more is done. */
+void td_work_step(td_work_progress *work, int64_t now_ns);
+void td_work_end(td_work_progress *work);
+
 /* "0:29", "1:02:33". */
 const char *td_clock_text(double seconds, char buffer[32]);
 

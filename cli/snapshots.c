@@ -1,11 +1,13 @@
 /* Keeping weights on the way: see cli/snapshots.h. */
 #include "cli/snapshots.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/convert.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/safetensors.h"
@@ -141,47 +143,132 @@ int64_t td_snapshots_next_stop(const td_snapshots *snapshots, int64_t step)
     return INT64_MAX;
 }
 
-/* ---- writing one ---------------------------------------------------------------------------------------------------------- */
+/* ---- checksums ------------------------------------------------------------------------------------------------------------ */
 
-static td_status *declare(td_safetensors_writer *writer, const td_store *store)
+/* A file's checksum is the sum of its tensors', in whatever order they lie: XXH64 of a tensor's pieces, seeded with the one before,
+ * at first with that of its name. */
+enum { CHECKSUM_TEXT = 17 };
+static const char checksum_key[] = "xxh64";
+
+static void checksum_text(uint64_t sum, char out_text[CHECKSUM_TEXT])
 {
-    for (int32_t i = 0; i < td_store_count(store); i++) {
-        td_tensor shape;
-        bool is_parameter;
-        const char *device;
-        TD_TRY(td_store_describe(store, i, &shape, &is_parameter, &device));
-        if (is_parameter && td_dtype_converts(shape.dtype))
-            TD_TRY(td_safetensors_declare(writer, td_store_name(store, i), shape.dtype, shape.rank, shape.dims));
+    (void)snprintf(out_text, CHECKSUM_TEXT, "%016llx", (unsigned long long)sum);
+}
+
+static td_status *check_tensor(const td_safetensors *file, const td_safetensors_tensor *tensor, void *piece,
+                               uint64_t *sum)
+{
+    uint64_t hash = td_hash_string(tensor->name, 0);
+    for (int64_t at = 0; at < tensor->bytes; at += PIECE_BYTES) {
+        const int64_t bytes = tensor->bytes - at < PIECE_BYTES ? tensor->bytes - at : PIECE_BYTES;
+        TD_TRY(td_safetensors_read(file, tensor, at, bytes, piece));
+        hash = td_hash_bytes(piece, (size_t)bytes, hash);
     }
+    *sum += hash;
     return NULL;
 }
 
-static td_status *write_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece)
+/* Whether the weights are those that were kept. */
+static td_status *check_file(const td_safetensors *file, const char *path)
+{
+    const char *kept = td_safetensors_metadata(file, checksum_key);
+    char seen[CHECKSUM_TEXT];
+    uint64_t sum = 0;
+    void *piece = td_calloc(1, PIECE_BYTES);
+    td_status *status = piece ? NULL : no_memory();
+    for (int64_t i = 0; !status && i < td_safetensors_count(file); i++)
+        status = check_tensor(file, td_safetensors_at(file, i), piece, &sum);
+    td_free(piece);
+    checksum_text(sum, seen);
+    if (!status && (!kept || strcmp(kept, seen) != 0))
+        status = td_status_help(TD_ERROR(TD_DATA_ERROR, "%s: these are not the weights that were kept: %s %s, not %s",
+                                         path, checksum_key, seen, kept ? kept : "what the file says, nothing"),
+                                "the file is damaged: train again, and the weights are kept anew");
+    return status;
+}
+
+td_status *td_snapshot_open(const char *run, int64_t step, td_safetensors **out_file)
+{
+    char *path = td_snapshot_path(run, step);
+    *out_file = NULL;
+    if (!path)
+        return no_memory();
+    td_status *status = NULL;
+    if (!td_file_exists(path))
+        status = td_status_help(TD_ERROR(TD_NOT_FOUND, "%s: this step's weights were not kept", path),
+                                "they are kept by a training whose landscape.intervals names it; it may not have come "
+                                "so far");
+    else
+        status = td_safetensors_open(path, out_file);
+    if (!status)
+        status = check_file(*out_file, path);
+    if (status) {
+        td_safetensors_close(*out_file);
+        *out_file = NULL;
+    }
+    td_free(path);
+    return status;
+}
+
+/* ---- writing one ---------------------------------------------------------------------------------------------------------- */
+
+/* An entry of the store that is a parameter of numbers; other ones are not kept. */
+static bool is_kept(const td_store *store, int32_t index, td_tensor *out_shape)
+{
+    bool is_parameter = false;
+    const char *device;
+    td_status *status = td_store_describe(store, index, out_shape, &is_parameter, &device);
+    bool kept = !status && is_parameter && td_dtype_converts(out_shape->dtype);
+    td_status_destroy(status);
+    return kept;
+}
+
+/* An entry's numbers, piece by piece: into the file, or into *sum where that is asked for. */
+static td_status *pass_entry(td_safetensors_writer *writer, const td_store *store, int32_t index, void *piece,
+                             uint64_t *sum)
 {
     td_tensor shape;
-    bool is_parameter;
-    const char *device;
     int64_t n = 1;
-    TD_TRY(td_store_describe(store, index, &shape, &is_parameter, &device));
-    if (!is_parameter || !td_dtype_converts(shape.dtype))
+    if (!is_kept(store, index, &shape))
         return NULL;
     for (int32_t d = 0; d < shape.rank; d++)
         n *= shape.dims[d];
     const int64_t size = (int64_t)td_dtype_bytes(shape.dtype), most = PIECE_BYTES / size;
+    uint64_t hash = td_hash_string(td_store_name(store, index), 0);
     for (int64_t first = 0; first < n; first += most) {
         int64_t count = n - first < most ? n - first : most;
         TD_TRY(td_store_read(store, index, first, count, piece));
-        TD_TRY(td_safetensors_write(writer, td_store_name(store, index), first * size, count * size, piece));
+        if (sum)
+            hash = td_hash_bytes(piece, (size_t)(count * size), hash);
+        else
+            TD_TRY(td_safetensors_write(writer, td_store_name(store, index), first * size, count * size, piece));
     }
+    if (sum)
+        *sum += hash;
     return NULL;
+}
+
+/* The header, with the checksum in it, stands before the numbers: they are gone through twice. */
+static td_status *write_header(td_safetensors_writer *writer, const td_store *store, void *piece)
+{
+    char text[CHECKSUM_TEXT];
+    uint64_t sum = 0;
+    td_tensor shape;
+    for (int32_t i = 0; i < td_store_count(store); i++) {
+        TD_TRY(pass_entry(NULL, store, i, piece, &sum));
+        if (is_kept(store, i, &shape))
+            TD_TRY(td_safetensors_declare(writer, td_store_name(store, i), shape.dtype, shape.rank, shape.dims));
+    }
+    checksum_text(sum, text);
+    return td_safetensors_annotate(writer, checksum_key, text);
 }
 
 static td_status *write_all(td_safetensors_writer *writer, const td_store *store)
 {
     void *piece = td_calloc(1, PIECE_BYTES);
-    td_status *status = piece ? declare(writer, store) : no_memory();
+    td_status *status = piece ? write_header(writer, store, piece) : no_memory();
     for (int32_t i = 0; !status && i < td_store_count(store); i++)
-        status = write_entry(writer, store, i, piece);
+        status = pass_entry(writer, store, i, piece, NULL);
     td_free(piece);
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef TANDEM_CLI_SNAPSHOTS_H
 #define TANDEM_CLI_SNAPSHOTS_H
 
+#include "base/safetensors.h"
 #include "cli/setup.h"
 #include "tandem/session.h"
 
@@ -32,6 +33,9 @@ int64_t td_snapshots_next_stop(const td_snapshots *snapshots, int64_t step);
 void td_snapshots_keep(td_snapshots *snapshots, const td_store *store, bool end);
 void td_snapshots_close(td_snapshots *snapshots);
 
+/* The weights kept at a step; td_safetensors_close them. TD_NOT_FOUND where there are none, TD_DATA_ERROR where they are not the ones
+ * that were kept: the file's header has their checksum ("xxh64"). */
+td_status *td_snapshot_open(const char *run, int64_t step, td_safetensors **out_file) TD_MUST_USE;
 /* "RUN/landscape/step-000000120.safetensors"; td_free it. NULL: out of memory. */
 char *td_snapshot_path(const char *run, int64_t step);
 

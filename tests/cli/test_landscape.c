@@ -43,6 +43,9 @@ static void test_a_picture_holds_the_path_and_its_losses(void **state)
     json_t *file = NULL;
     SUCCEED("train", "x.yaml", "--run", "drawn", SHORT, KEEP);
     SUCCEED("landscape", "drawn", "--size", "5", "--samples", "100");
+    assert_non_null(strstr(out, "landscape  40/80 points  50 %  ")); /* three of 25 points, five on paths */
+    assert_non_null(strstr(out, "landscape  80/80 points  100 %  "));
+    assert_non_null(strstr(out, " points/s  0:00 left\n"));
     json_t *list = landscapes("drawn", &file);
     assert_int_equal(json_array_size(list), 3);
     assert_int_equal(json_integer_value(json_object_get(file, "samples")), 100);
@@ -101,6 +104,35 @@ static void test_what_cannot_be_drawn_is_refused(void **state)
     assert_true(RUN("landscape", "lost", "--size", "3") != 0);
 }
 
+/* Every byte of the numbers, and of what is said of them. */
+static void test_weights_with_a_changed_byte_are_refused(void **state)
+{
+    (void)state;
+    static const char path[] = "flipped/landscape/step-000000003.safetensors";
+    SUCCEED("train", "x.yaml", "--run", "flipped", SHORT, "--set", "landscape.intervals=[[3]]");
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    const long bytes = ftell(file);
+    for (long at = 9; at < bytes; at += bytes / 13) {
+        assert_int_equal(fseek(file, at, SEEK_SET), 0);
+        const int byte = fgetc(file);
+        fseek(file, at, SEEK_SET);
+        fputc(byte ^ 1, file);
+        fflush(file);
+        assert_true(RUN("landscape", "flipped", "--size", "3", "--samples", "10") != 0);
+        assert_non_null(strstr(errors, path));
+        fseek(file, at, SEEK_SET);
+        fputc(byte, file);
+        fflush(file);
+    }
+    fclose(file);
+    assert_non_null(strstr(errors, "not the weights that were kept: xxh64 "));
+    SUCCEED("landscape", "flipped", "--size", "3", "--samples", "10");
+    SUCCEED("landscape", "flipped", "--size", "3", "--samples", "10", "--json");
+    assert_true(out[0] == '{');
+}
+
 static void test_eigenvectors_are_orthogonal_and_give_the_matrix_back(void **state)
 {
     (void)state;
@@ -134,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_keeping_weights_changes_no_bit),
         cmocka_unit_test(test_a_picture_holds_the_path_and_its_losses),
         cmocka_unit_test(test_what_cannot_be_drawn_is_refused),
+        cmocka_unit_test(test_weights_with_a_changed_byte_are_refused),
         cmocka_unit_test(test_eigenvectors_are_orthogonal_and_give_the_matrix_back),
     };
     return cmocka_run_group_tests(tests, enter, leave);

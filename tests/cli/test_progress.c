@@ -53,6 +53,30 @@ static void test_a_terminal_is_rewritten_ten_times_a_second_at_most(void **state
     assert_int_equal(count_of(shown, '\n'), 1); /* when it ends */
 }
 
+static void work_through(bool terminal)
+{
+    memset(shown, 0, sizeof shown);
+    FILE *stream = fmemopen(shown, sizeof shown, "w");
+    td_work_progress work = {.stream = stream, .terminal = terminal, .what = "landscape", .unit = "points", .all = 50};
+    td_work_start(&work, 0);
+    for (int64_t i = 0; i < 50; i++)
+        td_work_step(&work, (i + 1) * 20 * MS);
+    td_work_end(&work);
+    fclose(stream);
+}
+
+static void test_long_work_says_its_rate_and_what_is_left(void **state)
+{
+    (void)state;
+    static const char first[] = "landscape  5/50 points  10 %  50 points/s  0:01 left\n";
+    work_through(false);
+    assert_int_equal(strncmp(shown, first, sizeof first - 1), 0);
+    assert_int_equal(count_of(shown, '\n'), 10);
+    work_through(true);
+    assert_int_equal(count_of(shown, '\r'), 10); /* a second */
+    assert_int_equal(count_of(shown, '\n'), 1);
+}
+
 static void test_the_first_steps_of_an_epoch_do_not_count(void **state)
 {
     (void)state;
@@ -102,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elsewhere_a_line_comes_every_interval),
         cmocka_unit_test(test_a_terminal_is_rewritten_ten_times_a_second_at_most),
+        cmocka_unit_test(test_long_work_says_its_rate_and_what_is_left),
         cmocka_unit_test(test_the_first_steps_of_an_epoch_do_not_count),
         cmocka_unit_test(test_clocks_read_as_clocks),
         cmocka_unit_test(test_parsing_shows_share_rate_and_time_left_after_a_second),
