@@ -6,7 +6,7 @@ import { h, css, number } from "/dom.js";
 // options: {title, height, log, xLabel, time, load(range) -> Promise<[{name, colour, points: [[x, value, least, greatest, smoothed]], unit(y)?}]>}
 // `load` gets {from, to, pixels} and is asked again after each zoom, so that a zoomed chart has all its detail.
 export function chart(options) {
-  const place = h("div"), note = h("div", { class: "legend" });
+  const place = h("div", { tabindex: "0", role: "img", "aria-label": `${options.title}. Plus zooms, arrows move, Backspace steps back.` }), note = h("div", { class: "legend" });
   const back = h("button", { title: "Back to the view before (Backspace)", disabled: true, onclick: () => step(-1) }, "back");
   const full = h("button", { title: "Full screen (Escape leaves it)", "aria-pressed": "false", onclick: () => toggleFull() }, "full");
   const card = h("section", { class: "card", "aria-label": options.title },
@@ -25,6 +25,15 @@ export function chart(options) {
     full.setAttribute("aria-pressed", String(on));
     draw();
   }
+  // The middle half, or a quarter to a side.
+  place.addEventListener("keydown", (event) => {
+    const by = { "+": [0.25, 0.75], "=": [0.25, 0.75], ArrowLeft: [-0.25, 0.75], ArrowRight: [0.25, 1.25] }[event.key];
+    if (!by || !plot) return;
+    event.preventDefault();
+    const { min, max } = plot.scales.x, range = { ...view(), from: min + by[0] * (max - min), to: min + by[1] * (max - min) };
+    if (event.key === "+" || event.key === "=") step(1, range);
+    else if (views.length > 1) { views[views.length - 1] = range; draw(); }
+  });
   card.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && card.classList.contains("full")) toggleFull(false);
     if (event.key === "Backspace" && views.length > 1) step(-1);

@@ -102,7 +102,7 @@ export function table(columns, rows, options = {}) {
     const sorted = [...rows];
     const column = columns[state.column];
     if (column) sorted.sort((a, b) => compare(column.value(a), column.value(b)) * (state.down ? -1 : 1));
-    clear(body, sorted.slice(0, options.most ?? 2000).map((row) => h("tr", { onclick: options.onrow && (() => options.onrow(row)) },
+    clear(body, sorted.slice(0, options.most ?? 2000).map((row) => h("tr", options.onrow && { tabindex: "0", onclick: () => options.onrow(row), onkeydown: (event) => { if (event.key === "Enter") options.onrow(row); } },
       columns.map((c) => h("td", { class: [c.number && "number", c.wrap && "wrap"].filter(Boolean).join(" ") || undefined,
         title: c.show || c.wrap ? undefined : text(c.value(row)) }, c.show ? c.show(row) : c.number ? number(c.value(row)) : text(c.value(row)))))));
     heads.forEach((head, i) => head.setAttribute("aria-sort", i !== state.column ? "none" : state.down ? "descending" : "ascending"));

@@ -12,14 +12,15 @@ export async function show(place) {
   }
   const items = [...fromProfile(profile), ...fromPlan(plan)];
   clear(place, h("p", { class: "lead" }, "From the plan, and from the recorded steps where there are some."),
-    items.length ? items.map(([title, text]) => h("section", { class: "card advice" }, h("h2", {}, title), h("p", {}, text)))
+    items.length ? items.map(([title, text, why]) => h("section", { class: "card advice" }, h("h2", {}, title), h("p", {}, text), why && h("div", { class: "legend" }, why)))
       : h("div", { class: "card" }, h("p", {}, "Nothing stands out: no placement contradicts its figures, and no lane waits for what a setting would change.")),
     !profile && h("div", { class: "card" }, h("p", { class: "lead" }, "Advice from measured times needs a trace: tandem train CONFIG --profile.")));
 }
 
 // What tandem profile itself advises, in its own words.
 function fromProfile(profile) {
-  return (profile?.advice ?? []).map((advice) => [advice.rule.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()) + (advice.gain_ms > 0 ? `: about ${ms(advice.gain_ms)} a step` : ""), advice.text]);
+  return (profile?.advice ?? []).map((advice) => [advice.rule.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()) + (advice.gain_ms > 0 ? `: about ${ms(advice.gain_ms)} a step` : ""), advice.text,
+    `rule ${advice.rule}: measured ${number(advice.measured, 3)}, said from ${number(advice.threshold, 3)} on`]);
 }
 
 function fromPlan(plan) {

@@ -22,7 +22,7 @@ export function show(place) {
     drawSpread(spread, runs, state);
     drawImportance(importance, runs, keys, state);
   };
-  clear(place, h("p", { class: "lead" }, "Draw along an axis to keep the runs that pass there; a press on an axis lifts its brush."),
+  clear(place, h("p", { class: "lead" }, "Draw along an axis to keep the runs that pass there; a press on an axis lifts its brush. By keys: arrows bring the nearer end in, Escape lifts."),
     h("div", { class: "bar" },
       h("label", {}, "result", h("select", { onchange: (event) => { state.target = event.target.value; draw(); } }, targets.map((t) => h("option", { value: t }, t)))),
       h("button", { onclick: () => choose(runs.filter((run) => passes(run, state)).map((run) => run.id)) }, "tick the runs that pass")),
@@ -83,7 +83,17 @@ function drawParallel(card, runs, keys, state, redraw) {
       svg("text", { x: x(i), y: top - 8, "text-anchor": "middle", "font-size": 11, fill: "currentColor" }, cut(scales[i].high, 18)),
       svg("text", { x: x(i), y: top + inner + 16, "text-anchor": "middle", "font-size": 11, fill: "currentColor" }, cut(scales[i].low, 18)),
       brush && svg("rect", { x: x(i) - 7, width: 14, y: y(brush[3]), height: y(brush[2]) - y(brush[3]), fill: "var(--accent)", opacity: 0.35 }));
-    const handle = svg("rect", { x: x(i) - 16, width: 32, y: top, height: inner, fill: "transparent", cursor: "ns-resize" });
+    const handle = svg("rect", { x: x(i) - 16, width: 32, y: top, height: inner, fill: "transparent", cursor: "ns-resize", tabindex: "0", role: "button", "data-axis": key,
+      "aria-label": `Brush of ${key}${brush ? `, from ${Math.round(100 * brush[2])} % to ${Math.round(100 * brush[3])} % of its axis` : ""}` });
+    handle.addEventListener("keydown", (event) => {
+      const [low, high] = brush ? [brush[2], brush[3]] : [0, 1], next = { ArrowUp: [low + 0.1, high], ArrowDown: [low, high - 0.1], Escape: null }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      if (next && next[0] < next[1]) state.brushes.set(key, [scales[i], key, ...next]);
+      else if (!next) state.brushes.delete(key);
+      redraw();
+      card.querySelector(`[data-axis="${CSS.escape(key)}"]`)?.focus();
+    });
     let from = null;
     const at = (event) => {
       const box = handle.getBoundingClientRect();

@@ -60,6 +60,6 @@ function runTable(runs) {
     { name: "samples/s", value: (run) => run.samples_per_s, number: true, show: (run) => number(run.samples_per_s, 3) },
     { name: "copied a step", value: copied, number: true, show: (run) => bytes(copied(run), true) },
     { name: "seed", value: (run) => run.seed, number: true },
-    { name: "begun", value: (run) => run.started, show: (run) => (run.started ? new Date(run.started).toLocaleString("sv").slice(0, 16) : "–") },
+    { name: "begun", value: (run) => run.started, show: (run) => (run.started ? h("span", { title: run.started }, new Date(run.started).toLocaleString("sv").slice(5, 16)) : "–") },
   ], runs, { label: "Runs" }));
 }

@@ -8,6 +8,8 @@ import { h, clear, empty, css, colourOf, ms, number, tip } from "/dom.js";
 const ROW = 20, LABELS = 170, TOP = 26;
 const KIND_COLOURS = { 1: "#8a8fa3", 6: "#b9bfce", 11: "#d1495b", 12: "#2a9d6f", 13: "#b9bfce", 14: "#8a63d2", 15: "#c9a227", 16: "#c9a227", 5: "#e0752d", 20: "#3aa6b9" };
 
+const nameOf = (box) => (box[6] === "step" ? `step ${box[4]}` : box[6] === "micro_step" ? `part of step ${box[4]}` : box[6]);
+
 export async function show(place) {
   const run = focusRun();
   const first = await get("timeline", { run: run.id, pixels: 1200 }).catch((error) => ({ error }));
@@ -97,7 +99,7 @@ export async function show(place) {
   }
 
   function label(context, box, x, end, y) {
-    const text = box[3] > 1 ? `${box[3]} events` : box[5] === 1 ? `step ${box[4]}` : box[6], room = Math.floor((end - x - 8) / 6.4);
+    const text = box[3] > 1 ? `${box[3]} events` : nameOf(box), room = Math.floor((end - x - 8) / 6.4);
     if (room < 3) return;
     context.fillStyle = "#10151f";
     context.font = "11px system-ui, sans-serif";
@@ -140,7 +142,7 @@ export async function show(place) {
     const ns = view.from + ((x - LABELS) * (view.to - view.from)) / width() - data.from, slack = (2 * (view.to - view.from)) / width();
     return x < LABELS || !row ? null : row.boxes.find((box) => ns >= box[0] - slack && ns <= box[1] + slack) ?? null;
   }
-  const describe = (box) => (box[3] > 1 ? `${number(box[3])} events side by side, the longest ${box[6]}` : box[5] === 1 ? `step ${box[4]}` : box[6]);
+  const describe = (box) => (box[3] > 1 ? `${number(box[3])} events side by side, the longest ${box[6]}` : nameOf(box));
 
   let drag = null;
   surface.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, moved: false }; surface.setPointerCapture(event.pointerId); });

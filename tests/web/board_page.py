@@ -13,8 +13,10 @@ import tempfile
 import urllib.parse
 import urllib.request
 
+import board_checks as checks
 import chromium
 import packages
+from board_checks import digits, need
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 'summary.tensors=["*bias", "fc3.weight"]', "summary.images=2", "log.level=warning",
@@ -22,11 +24,6 @@ SETTINGS = ["train.steps=40", "summary.every=10", 'summary.parameters=["*"]', 's
 PAGES = ["runs", "scalars", "compare", "parameters", "histograms", "tensors", "images", "texts", "landscape", "lineage", "graph", "data", "memory", "steps", "operators", "timeline", "cluster", "advice"]
 REFUSALS = ("status of 400", "status of 404", "status of 422")  # what the pages ask for and a run has not
 OF_MANY = ["runs", "scalars", "compare", "parameters"]
-
-
-def need(condition, text):
-    if not condition:
-        raise chromium.Failed(text)
 
 
 def train(tandem, folder, name, more=()):
@@ -79,11 +76,6 @@ def open_page(page, served, name, query=""):
 
 def text_of(page):
     return page.value("document.getElementById('page').textContent")
-
-
-def digits(number, precision):
-    """As the page writes it."""
-    return float(f"{number:.{precision}g}")
 
 
 def as_ms(t):
@@ -163,18 +155,6 @@ def check_scalars(page, served):
     page.wait(f"!{card}.classList.contains('full')", "Escape ends that")
 
 
-def check_timeline(page, served, one):
-    open_page(page, served, "timeline", f"?run={one}")
-    before = page.value("document.querySelector('canvas.surface').toDataURL()")
-    for key in "wwdasw":
-        page.key(key)
-    page.wait("document.querySelector('canvas.surface').toDataURL() !== %s" % json.dumps(before), "the timeline moves by keys")
-
-
-def press(place, label):
-    return f"[...document.querySelectorAll('{place} button')].find((b) => b.textContent === '{label}').click()"
-
-
 def check_steps(page, served, run):
     """Curves over steps, any step in detail, and its micro-steps: the numbers of the interface, which are tandem profile's."""
     name = next(r["name"] for r in served.get("runs")["runs"] if r["id"] == run)
@@ -192,7 +172,7 @@ def check_steps(page, served, run):
     page.wait(f"{card}.querySelector('.legend').children.length === {before - 1}", "a curve can be left out")
 
     step = served.get("step", run=name, step=curves["steps"][1])
-    page.value(press("#page", "next"))
+    page.value(checks.press("next"))
     page.wait(f"document.getElementById('page').textContent.includes('Step {curves['steps'][0]}') && document.querySelector('svg.wide-picture')", "the first step")
     page.value("document.querySelector('svg [role=button]:nth-of-type(2)').dispatchEvent(new MouseEvent('click'))")
     page.wait(f"[...document.querySelectorAll('h2')].some((t) => t.textContent === 'Step {curves['steps'][1]}')", "a press on a bar chooses a step")
@@ -202,7 +182,7 @@ def check_steps(page, served, run):
     need(len(rows) == 2 and all(as_ms(m["forward_ms"]) in row for m, row in zip(step["step"]["micro_steps"], rows)), f"the micro-steps' rows: {rows}")
     pairs = page.value("[...document.querySelectorAll('[aria-label=\"At the same time\"] tbody tr')].map((r) => r.textContent)")
     need(sorted(pairs) == sorted(o["a"] + o["b"] + as_ms(o["ms"]) for o in step["overlaps"] if o["ms"] > 0), f"pairs at work together: {pairs}")
-    page.value(press("#page", "average"))
+    page.value(checks.press("average"))
     page.wait("[...document.querySelectorAll('h2')].some((t) => t.textContent === 'Average step')", "back to the average")
     need(as_ms(profile["average"]["interval_ms"]) in page.value("document.querySelector('#page .figure').textContent"), "the average interval")
 
@@ -235,6 +215,21 @@ def check_narrow(browser, served, one):
     return page.wrong
 
 
+def check_features(page, served, folder, one, two):
+    def open_one(name, query=""):
+        open_page(page, served, name, query)
+    checks.check_runs(page, open_one, served)
+    checks.check_parameters(page, open_one, one, two)
+    checks.check_compare(page, open_one, folder, one, two)
+    checks.check_smoothing(page, open_one, served, one)
+    checks.check_values(page, open_one, served, one)
+    checks.check_model(page, open_one, folder, one)
+    checks.check_profile(page, open_one, served, one)
+    checks.check_theme(page, open_one)
+    checks.check_empty(page, open_one, next(r["id"] for r in served.get("runs")["runs"] if r["name"] == "late"), [p for p in PAGES if p not in OF_MANY and p not in ("lineage",)])
+    checks.check_live_curve(page, open_one, folder, served)
+
+
 def drive(browser, served, folder, tandem, axe):
     page = browser.page(1280, 900)
     page.home, page.expected = served.address, REFUSALS
@@ -255,9 +250,10 @@ def drive(browser, served, folder, tandem, axe):
     check_tensor_slices(page, served, one)
     check_landscape(page, served, folder, one)
     check_scalars(page, served)
-    check_timeline(page, served, one)
-    check_steps(page, served, next(run["id"] for run in runs if run["name"] == "two"))
+    two = next(run["id"] for run in runs if run["name"] == "two")
+    check_steps(page, served, two)
     check_live(page, served, folder)
+    check_features(page, served, folder, one, two)
     wrong = page.wrong + check_narrow(browser, served, one)
     need(not wrong, "\n".join(wrong))
     return one
