@@ -112,7 +112,7 @@ function drawParallel(card, runs, keys, state, redraw) {
   const passing = runs.filter((run) => passes(run, state)).length;
   clear(card, h("h2", {}, `Settings and result: ${passing} of ${runs.length} runs`),
     h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" },
-      svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", class: "wide-picture", role: "img", "aria-label": `Parallel coordinates of ${keys.join(", ")}` }, lines, axes)));
+      svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", class: "wide-picture", role: "group", "aria-label": `Parallel coordinates of ${keys.join(", ")}` }, lines, axes)));
 }
 
 function drawScatter(card, runs, keys, state, redraw) {

@@ -195,19 +195,23 @@ def check_live(page, served, folder):
     page.wait("document.getElementById('page').textContent.includes('late')", "a new run comes by itself")
 
 
-def check_access(page, name, axe):
+def check_access(page, name, axe, rules=None):
     page.value(axe)
-    for violation in page.value("axe.run(document).then((r) => r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.target.join(' '))})))"):
+    options = {"runOnly": rules} if rules else {}
+    for violation in page.value(f"axe.run(document, {json.dumps(options)})" ".then((r) => r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.target.join(' '))})))"):
         page.wrong.append(f"axe-core on {name}: {violation['id']}: {violation['help']} ({'; '.join(violation['nodes'])})")
 
 
-def check_narrow(browser, served, one):
-    page = browser.page(390, 844)
+def check_narrow(browser, served, one, axe):
+    """In the dark, too."""
+    page = browser.page(390, 844, dark=True)
     page.home, page.expected = served.address, REFUSALS
     for name in PAGES:
         open_page(page, served, name, f"?run={one}")
         wide = page.value("document.documentElement.scrollWidth")
         need(wide <= 390, f"{name} is {wide} pixels wide on a screen of 390")
+        if axe:
+            check_access(page, f"{name}, narrow and dark", axe, ["color-contrast", "scrollable-region-focusable"])
     page.value("document.getElementById('menu-button').click()")
     page.wait("document.getElementById('menu').getBoundingClientRect().left === 0 && getComputedStyle(document.getElementById('menu')).display === 'block'", "the menu opens")
     page.key("Escape")
@@ -254,7 +258,7 @@ def drive(browser, served, folder, tandem, axe):
     check_steps(page, served, two)
     check_live(page, served, folder)
     check_features(page, served, folder, one, two)
-    wrong = page.wrong + check_narrow(browser, served, one)
+    wrong = page.wrong + check_narrow(browser, served, one, axe)
     need(not wrong, "\n".join(wrong))
     return one
 
