@@ -56,19 +56,31 @@ static int64_t estimate(const td_trace *trace, const td_board_row *row, int64_t 
     return (int64_t)((double)n * (double)row->n_events / SAMPLED);
 }
 
+/* How long a box's longest event is; events of the trace are far apart, those of a row know it themselves. */
+static int64_t longest_of(const td_trace *trace, const td_board_box *box, bool single)
+{
+    const td_trace_event *event = &trace->events[box->event];
+    return single ? box->busy_ns : event->end_ns - event->begin_ns;
+}
+
 static void merge(const td_trace *trace, const td_board_row *row, const td_board_level *from, int64_t n,
                   td_board_level *to)
 {
+    td_board_box *last = NULL;
+    int64_t longest = 0; /* of the events in it */
     for (int64_t i = 0; i < n; i++) {
-        td_board_box box = td_board_box_at(trace, row, from, i);
-        td_board_box *last = to->n ? &to->boxes[to->n - 1] : NULL;
+        const td_board_box box = td_board_box_at(trace, row, from, i);
+        const int64_t other = longest_of(trace, &box, !from);
         if (!last || !joins(&box, last->begin_ns, to->width_ns)) {
-            to->boxes[to->n++] = box;
+            last = &to->boxes[to->n++];
+            *last = box;
+            longest = other;
             continue;
         }
-        const td_trace_event *longest = &trace->events[last->event], *other = &trace->events[box.event];
-        if (other->end_ns - other->begin_ns > longest->end_ns - longest->begin_ns)
+        if (other > longest) {
             last->event = box.event;
+            longest = other;
+        }
         last->end_ns = box.end_ns > last->end_ns ? box.end_ns : last->end_ns;
         last->busy_ns += box.busy_ns;
         last->n += box.n;
