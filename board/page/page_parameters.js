@@ -126,7 +126,7 @@ function drawScatter(card, runs, keys, state, redraw) {
   const label = (x, y, text, anchor) => svg("text", { x, y, "font-size": 11, fill: "currentColor", "text-anchor": anchor }, cut(text, 20));
   clear(card, h("div", { class: "card-head" }, h("h2", {}, "Scatter"), h("label", {}, "against ", h("select", { "aria-label": "Setting of the scatter plot",
     onchange: (event) => { state.x = event.target.value; redraw(); } }, options.map((key) => h("option", { value: key, selected: key === state.x }, key))))),
-  svg("svg", { viewBox: "0 0 420 250", width: "100%", role: "img", "aria-label": `${state.target} against ${state.x}` },
+  svg("svg", { viewBox: "0 0 420 250", width: "100%", class: "scatter", role: "img", "aria-label": `${state.target} against ${state.x}` },
     svg("path", { d: "M56 16V218H408", fill: "none", stroke: "currentColor", opacity: 0.5 }), dots,
     label(52, 24, sy.high, "end"), label(52, 214, sy.low, "end"), label(64, 234, sx.low, "middle"), label(400, 234, sx.high, "end"), label(230, 247, state.x, "middle")));
 }

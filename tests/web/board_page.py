@@ -271,9 +271,9 @@ def train_for_pictures(tandem, folder):
 
 
 def make_smaller(folder):
-    """A palette of 128 colours is enough for these, and a third of the bytes."""
+    """A palette of 200 colours is enough for these, and a third of the bytes."""
     code = ("import pathlib, sys; from PIL import Image\n"
-            "for p in pathlib.Path(sys.argv[1]).glob('*.png'): Image.open(p).convert('RGB').quantize(128, dither=0).save(p, optimize=True)")
+            "for p in pathlib.Path(sys.argv[1]).glob('*.png'): Image.open(p).convert('RGB').quantize(200, dither=0).save(p, optimize=True)")
     subprocess.run([packages.folder() / "bin" / "python", "-c", code, folder], check=True)
 
 
