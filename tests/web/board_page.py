@@ -282,7 +282,7 @@ def take_pictures(browser, served, one, folder):
     for dark in (False, True):
         for width, height in ((1280, 800), (768, 900), (390, 844)):
             page = browser.page(width, height, dark)
-            for name in PAGES:
+            for name in [p for p in PAGES if p != "cluster"]:  # which is of a job
                 open_page(page, served, name, f"?run={one}")
                 page.picture(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png")
             page.close()
