@@ -14,6 +14,7 @@
 #define TANDEM_BENCH_BENCH_H
 
 #include "bench/machine.h"
+#include "bench/update_streams.h"
 #include "tandem/tandem.h"
 
 /* What a person may change of a case; 0 keeps the case's own. A family refuses what it has not. */
@@ -61,6 +62,7 @@ typedef struct td_bench_result {
     bool elsewhere; /* another rank of the job measured; nothing is known here */
     double bound_s; /* what the machine allows: see td_bench_bound; 0: not measured */
     double flops, stream_bytes, row_bytes, row_size;
+    td_update_streams streams;
     td_machine_limits limits;
     td_bench_fact facts[TD_BENCH_MOST_FACTS];
     int32_t n_facts;

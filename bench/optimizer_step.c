@@ -88,6 +88,7 @@ td_status *td_bench_optimizer_step(const td_bench_case *self, const td_bench_req
     build(out, mixed, n);
     fill_batches(out, mixed, n);
     out->runs = 20;
+    out->streams = mixed ? TD_STREAMS_MIXED : TD_STREAMS_F32;
     out->stream_bytes = 28.0 * (double)n; /* f32: gradient 4, and 24 read and written; mixed: 2 + 2 + 24 */
     td_workload_fact(out, "elements", (double)n);
     return td_workload_check(out);

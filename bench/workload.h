@@ -22,7 +22,8 @@ struct td_workload {
     int64_t ops;     /* gives us_per_op; 0: does not */
     /* The least work of one step: see td_bench_bound. */
     double flops, stream_bytes, row_bytes;
-    double row_size; /* bytes of one row */
+    double row_size;           /* bytes of one row */
+    td_update_streams streams; /* the step is an optimizer's: stream_bytes are bounded by these */
     td_bench_fact facts[TD_BENCH_MOST_FACTS];
     int32_t n_facts;
     td_status *error; /* the first failure of the calls below that return no status */
