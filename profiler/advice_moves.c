@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "profiler/advice.h"
 
 #define MS(ns) (1e-6 * (double)(ns))
@@ -135,8 +136,9 @@ static void advise_round_trips(const td_analysis *a, td_advice_list *list)
             far = plan->subgraphs[plan->subgraphs[s].after[i]].device;
         double ns = (double)n.ns / (double)a->steps->n_steps;
         td_advice_give(list, TD_ADVICE_round_trip, share_of(a, ns), ns,
-                       "move \"%s\" to %s: saves %.3g MB of copies a step, about %.3g ms", first_op(a->view, s),
-                       plan->devices[far].name, 1e-6 * (double)n.bytes / (double)a->steps->n_steps, MS(ns));
+                       "move \"%s\" to %s: saves %s of copies a step, about %.3g ms", first_op(a->view, s),
+                       plan->devices[far].name,
+                       td_format_traffic((td_unit_text){0}.text, (double)n.bytes / (double)a->steps->n_steps), MS(ns));
     }
     td_free(all);
 }

@@ -1,6 +1,7 @@
 /* Rules about the ranks of a job: see advice.h. */
 #include <inttypes.h>
 
+#include "base/units.h"
 #include "profiler/advice.h"
 
 #define MS(ns) (1e-6 * (double)(ns))
@@ -51,13 +52,13 @@ static void advise_servers(const td_analysis *a, td_advice_list *list)
         return;
     double mean = (double)all / servers,
            gain = ((double)most_ns - (double)all_ns / servers) / (double)a->ranks->n_steps;
-    td_advice_give(
-        list, TD_ADVICE_unbalanced_servers, (double)most / mean, gain > 0 ? gain : 0,
-        "rank %d (%s) moves %.3g MB of a step's %.3g that %d servers do, %.2g times the mean: ids that come often "
-        "lie in its range of rows; spread them (data that hashes its ids)",
-        a->ranks->job->ranks[busiest].rank, a->ranks->job->ranks[busiest].role,
-        1e-6 * (double)most / (double)a->ranks->n_steps, 1e-6 * (double)all / (double)a->ranks->n_steps, servers,
-        (double)most / mean);
+    td_advice_give(list, TD_ADVICE_unbalanced_servers, (double)most / mean, gain > 0 ? gain : 0,
+                   "rank %d (%s) moves %s of a step's %s that %d servers do, %.2g times the mean: ids that come often "
+                   "lie in its range of rows; spread them (data that hashes its ids)",
+                   a->ranks->job->ranks[busiest].rank, a->ranks->job->ranks[busiest].role,
+                   td_format_traffic((td_unit_text){0}.text, (double)most / (double)a->ranks->n_steps),
+                   td_format_traffic((td_unit_text){0}.text, (double)all / (double)a->ranks->n_steps), servers,
+                   (double)most / mean);
 }
 
 static void advise_dedup(const td_analysis *a, td_advice_list *list)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "profiler/advice.h"
 
 #define MS(ns) (1e-6 * (double)(ns))
@@ -26,25 +27,32 @@ static void advise_data(const td_analysis *a, td_advice_list *list)
         MS(ns), MS(a->steps->average.interval_ns), 100 * share_of(a, ns), fetch, d->workers);
 }
 
-/* The copy that is longest on critical paths. */
+/* A few scalars take their link's latency whatever its speed: copies of fewer bytes say nothing of it. */
+enum { LEAST_COPY_BYTES = 256 };
+
+/* Copies that are long on critical paths, the longest by its name. */
 static void advise_link(const td_analysis *a, td_advice_list *list)
 {
     const td_trace_plan *plan = a->view->plan;
     const td_subgraph_times *worst = NULL;
-    double ns = (double)a->steps->average.path_ns[TD_CAUSE_COPY];
-    for (int32_t s = 0; s < plan->n_subgraphs; s++)
-        if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE &&
-            a->steps->subgraphs[s].path_ns > (worst ? worst->path_ns : 0))
-            worst = &a->steps->subgraphs[s];
+    double ns = 0;
+    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
+        const td_subgraph_times *t = &a->steps->subgraphs[s];
+        if (plan->subgraphs[s].lane == TD_TRACE_COMPUTE || !t->runs || t->bytes / t->runs < LEAST_COPY_BYTES)
+            continue;
+        ns += (double)t->path_ns / (double)a->steps->n_steps;
+        worst = t->path_ns > (worst ? worst->path_ns : 0) ? t : worst;
+    }
     if (!worst)
         return;
-    double mean = (double)worst->path_ns / (double)a->steps->n_steps;
     td_advice_give(list, TD_ADVICE_slow_link, share_of(a, ns), ns,
-                   "copies hold a step up for %.3g ms (%.0f %%), most of it \"%s\" with %.3g ms: %.3g MB at %.3g GB/s; "
+                   "copies hold a step up for %.3g ms (%.0f %%), most of it \"%s\" with %.3g ms: %s at %s; "
                    "place its producer and consumers on one device, or copy less (train.precision: bf16)",
-                   MS(ns), 100 * share_of(a, ns), plan->subgraphs[worst->subgraph].name, MS(mean),
-                   1e-6 * (double)worst->bytes / (double)worst->runs,
-                   (double)worst->bytes / (double)(worst->total_ns + !worst->total_ns));
+                   MS(ns), 100 * share_of(a, ns), plan->subgraphs[worst->subgraph].name,
+                   MS((double)worst->path_ns / (double)a->steps->n_steps),
+                   td_format_traffic((td_unit_text){0}.text, (double)worst->bytes / (double)worst->runs),
+                   td_format_rate((td_unit_text){0}.text,
+                                  1e9 * (double)worst->bytes / (double)(worst->total_ns + !worst->total_ns)));
 }
 
 static int32_t pieces_of(const td_view *view, int32_t subgraph)

@@ -259,7 +259,8 @@ static void test_a_server_that_moves_most_bytes_is_named(void **state)
         const td_advice *advice = find(&o, "unbalanced_servers");
         assert_int_equal(advice != NULL, uneven);
         if (advice)
-            assert_non_null(strstr(advice->text, "rank 3 (server 3) moves 1.8 MB of a step's 2.2 that 3 servers do"));
+            assert_non_null(
+                strstr(advice->text, "rank 3 (server 3) moves 1.80 MB of a step's 2.20 MB that 3 servers do"));
         close_job(&o);
     }
 }
