@@ -35,11 +35,11 @@ void td_board_trace_destroy(td_board_trace *trace)
     if (!trace)
         return;
     td_board_free_rows(trace->rows, trace->n_rows);
+    td_analysis_destroy(trace->parsed); /* it reads the traces */
     td_trace_destroy(trace->merged);
     td_job_traces_destroy(trace->job);
     td_free(trace->key);
     td_free(trace->analysis);
-    td_analysis_destroy(trace->parsed);
     td_free(trace);
 }
 
