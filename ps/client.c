@@ -125,7 +125,6 @@ void td_client_release(td_job *job, td_comm *comm)
     td_comm_free(comm, job->coefficients, job->coefficients_capacity * (int64_t)sizeof *job->coefficients);
     td_free(job->combining);
     td_comm_free(comm, job->combined, job->combined_capacity * (int64_t)sizeof *job->combined);
-    td_client_drop_loans(job);
     job->combining = NULL;
     job->combined = NULL;
     job->combined_capacity = job->n_combined = 0;
@@ -220,8 +219,8 @@ void td_client_fill(td_job *job)
                               .combine = td_client_combine,
                               .gather = td_client_gather,
                               .borrow = td_client_borrow,
+                              .asked = td_client_asked,
                               .lend = td_client_lend,
-                              .lent = td_client_lent,
                               .read = td_client_read,
                               .write = td_client_write,
                               .owners = job->servers,

@@ -1,20 +1,12 @@
 /* What the workers of a job tell each other where each has the optimizer state of a stretch of the parameters alone: flags and sums of
- * squares of the gradients, each window, and its stretches of state, while the first worker writes a checkpoint. The stretches
- * of gradients and parameters go with the buckets (bucket.c). */
+ * squares of the gradients, each window, and its stretches of state, while the first worker writes a checkpoint: a piece when that asks
+ * for it, so that it has memory for one. The stretches of gradients and parameters go with the buckets (bucket.c). */
 #include <string.h>
 
 #include "base/exact.h"
 #include "base/memory.h"
 #include "graph/op.h"
 #include "ps/job_state.h"
-
-enum { PIECE_BITS = 20, STATE_BITS = 20 }; /* of a number: which piece of which state */
-
-/* A piece of state on its way to the first worker. */
-struct td_loan {
-    td_parcel parcel;
-    struct td_loan *next;
-};
 
 /* ---- flags and squares -------------------------------------------------------------------------------------------------------- */
 
@@ -115,63 +107,55 @@ td_status *td_client_combine(void *self, const td_tensor *values, td_tensor *com
 
 /* ---- checkpoints -------------------------------------------------------------------------------------------------------------- */
 
-/* Pieces end at the same multiples of 2^PIECE_BITS elements on all workers. */
-static uint64_t number_of(const td_job *job, int32_t from, int32_t state, int64_t first)
+/* From worker to worker: the question for a piece, or the piece. No more than one of them is under way between two workers. */
+static td_parcel of_state(const td_job *job, int32_t from, int32_t to)
 {
-    const int64_t n = ((int64_t)state << STATE_BITS) + (first >> PIECE_BITS);
-    return td_job_number(job, n, from, 0);
+    return (td_parcel){.peer = job->worker_ranks[from == job->worker ? to : from],
+                       .kind = TD_TELL_STATE,
+                       .number = td_job_number(job, 0, from, to)};
 }
 
 td_status *td_client_borrow(void *self, int32_t worker, int32_t state, int64_t first, int64_t n, float *out)
 {
     td_job *job = self;
-    td_parcel parcel = {.peer = job->worker_ranks[worker],
-                        .kind = TD_TELL_STATE,
-                        .number = number_of(job, worker, state, first),
-                        .data = out,
-                        .bytes = n * (int64_t)sizeof *out};
-    td_comm_receive(job->comm, &parcel);
-    TD_TRY(td_comm_wait(job->comm, &parcel));
-    if (parcel.bytes == n * (int64_t)sizeof *out)
-        return NULL;
-    return TD_ERROR(TD_INTERNAL, "rank %d on %s lends %lld bytes of its optimizer state, not %lld", parcel.peer,
-                    td_comm_host(job->comm, parcel.peer), (long long)parcel.bytes,
-                    (long long)(n * (int64_t)sizeof *out));
-}
-
-td_status *td_client_lend(void *self, int32_t state, int64_t first, int64_t n, const float *data)
-{
-    td_job *job = self;
-    struct td_loan *loan = NULL;
-    TD_TRY(TD_NEW(loan, 1));
-    loan->parcel = (td_parcel){.peer = job->worker_ranks[0],
-                               .kind = TD_TELL_STATE,
-                               .number = number_of(job, job->worker, state, first),
-                               .data = (void *)(uintptr_t)data,
-                               .bytes = n * (int64_t)sizeof *data,
-                               .patient = true};
-    loan->next = job->loans;
-    job->loans = loan;
-    td_comm_send(job->comm, &loan->parcel);
+    const int64_t bytes = n * (int64_t)sizeof *out;
+    td_parcel ask = of_state(job, job->worker, worker), piece = of_state(job, worker, job->worker);
+    TD_TRY(td_client_room(job, TD_ROOM_STATE, bytes, &piece.data));
+    ask.words[0] = (uint64_t)state;
+    ask.words[1] = (uint64_t)first;
+    ask.words[2] = (uint64_t)n;
+    piece.bytes = piece.least = bytes;
+    piece.by_reference = true;
+    td_comm_receive(job->comm, &piece);
+    td_comm_send(job->comm, &ask);
+    TD_TRY(td_comm_wait(job->comm, &ask));
+    TD_TRY(td_comm_wait(job->comm, &piece));
+    memcpy(out, piece.data, (size_t)bytes);
+    td_comm_release(job->comm, &piece);
     return NULL;
 }
 
-td_status *td_client_lent(void *self)
+td_status *td_client_asked(void *self, int32_t *out_state, int64_t *out_first, int64_t *out_n)
 {
     td_job *job = self;
-    td_status *status = NULL;
-    for (struct td_loan *loan = job->loans; loan && !status; loan = loan->next)
-        status = td_comm_wait(job->comm, &loan->parcel);
-    if (!status)
-        td_client_drop_loans(job);
-    return status;
+    td_parcel ask = of_state(job, 0, job->worker);
+    ask.patient = true; /* the first worker writes to its disk in between */
+    td_comm_receive(job->comm, &ask);
+    TD_TRY(td_comm_wait(job->comm, &ask));
+    *out_state = (int32_t)ask.words[0];
+    *out_first = (int64_t)ask.words[1];
+    *out_n = (int64_t)ask.words[2];
+    return NULL;
 }
 
-void td_client_drop_loans(td_job *job)
+td_status *td_client_lend(void *self, int64_t n, const float *data)
 {
-    while (job->loans) {
-        struct td_loan *loan = job->loans;
-        job->loans = loan->next;
-        td_free(loan);
-    }
+    td_job *job = self;
+    td_parcel piece = of_state(job, job->worker, 0);
+    piece.bytes = n * (int64_t)sizeof *data;
+    TD_TRY(td_client_room(job, TD_ROOM_STATE, piece.bytes, &piece.data));
+    memcpy(piece.data, data, (size_t)piece.bytes);
+    piece.buffer = &job->rooms[TD_ROOM_STATE];
+    td_comm_send(job->comm, &piece);
+    return td_comm_wait(job->comm, &piece);
 }

@@ -35,6 +35,7 @@ typedef enum td_room {
     TD_ROOM_ROWS_OUT, /* of reading and writing rows */
     TD_ROOM_ROWS_IN,
     TD_ROOM_COMBINE, /* what is told about gradients */
+    TD_ROOM_STATE,   /* a piece of optimizer state, for a checkpoint */
     TD_ROOMS
 } td_room;
 
@@ -69,7 +70,6 @@ struct td_job {
     td_parcel *combining;                             /* [workers, in and out]: of combine.c */
     int64_t *combined, combined_capacity, n_combined; /* what others told; how often so far */
     bool combines;                                    /* they may still read what this worker told */
-    struct td_loan *loans;                            /* state that the first worker may still read */
     td_buffer rooms[TD_ROOMS];
     td_rank_sum *sums, *sum; /* windows under way; the one whose micro-batches run; NULL: none was made yet */
     int64_t n_sums;
@@ -156,12 +156,10 @@ td_status *td_client_checksum(void *self, int32_t table, uint64_t *out_sum) TD_M
 td_status *td_client_combine(void *self, const td_tensor *values, td_tensor *combined, int32_t n) TD_MUST_USE;
 td_status *td_client_borrow(void *self, int32_t worker, int32_t state, int64_t first, int64_t n,
                             float *out) TD_MUST_USE;
-td_status *td_client_lend(void *self, int32_t state, int64_t first, int64_t n, const float *data) TD_MUST_USE;
-td_status *td_client_lent(void *self) TD_MUST_USE;
+td_status *td_client_asked(void *self, int32_t *out_state, int64_t *out_first, int64_t *out_n) TD_MUST_USE;
+td_status *td_client_lend(void *self, int64_t n, const float *data) TD_MUST_USE;
 /* Until nobody reads what this worker told last. */
 td_status *td_client_settle_combining(td_job *job) TD_MUST_USE;
-/* Frees the books of what was lent. */
-void td_client_drop_loans(td_job *job);
 
 /* ---- replicas.c ---- */
 /* Shares the window's replicas out: as many to each worker, one worker's next to each other. */

@@ -115,11 +115,11 @@ struct td_remote {
     td_status *(*combine)(void *self, const td_tensor *values, td_tensor *combined, int32_t n);
     /* After a bucket's updates: each dense parameter's elements in this worker's stretch go to the others, whose come in place. */
     td_status *(*gather)(void *self, const td_remote_bucket *bucket, const td_tensor *parameters);
-    /* For a checkpoint: elements [first, first + n) of a shared state, by its number, from the worker that has them; they lend what they
-     * have (the same pieces, in any order), and then wait until all is read. */
+    /* For a checkpoint: elements [first, first + n) of a shared state, by its number, from the worker that has them. That one waits
+     * until it is asked, and lends what it is asked for; it knows how often that will be. */
     td_status *(*borrow)(void *self, int32_t worker, int32_t state, int64_t first, int64_t n, float *out);
-    td_status *(*lend)(void *self, int32_t state, int64_t first, int64_t n, const float *data);
-    td_status *(*lent)(void *self);
+    td_status *(*asked)(void *self, int32_t *out_state, int64_t *out_first, int64_t *out_n);
+    td_status *(*lend)(void *self, int64_t n, const float *data);
     /* Rows go by id. Up to `most` that have begun, from *cursor on (0: the first); array 0 is the rows, then states. *cursor -1: no more. */
     td_status *(*read)(void *self, int32_t table, int32_t array, int64_t *cursor, int64_t most, int64_t *out_ids,
                        void *out_rows, int64_t *out_n);

@@ -109,21 +109,46 @@ td_status *td_store_read_shard(const td_store *store, const td_store_entry *entr
     return NULL;
 }
 
-td_status *td_store_lend(const td_store *store)
+/* Into how many pieces the first worker cuts what is here, as it writes entries (checkpoint_save.c). */
+static int64_t pieces_of(const td_store_entry *entry)
+{
+    const int64_t most = TD_CHECKPOINT_PIECE / (int64_t)sizeof(float), n = td_tensor_elements(&entry->tensor);
+    int64_t pieces = 0;
+    for (int64_t first = 0; first < n; first += most)
+        pieces += part_of(entry->shard, entry->shard->worker, first, n - first < most ? n - first : most).n > 0;
+    return pieces;
+}
+
+static const td_store_entry *entry_of(const td_store *store, int32_t shard)
+{
+    for (int32_t i = 0; i < store->n_entries; i++)
+        if (store->entries[i].shard && store->entries[i].shard->index == shard)
+            return &store->entries[i];
+    return NULL;
+}
+
+static td_status *lend_piece(const td_store *store)
 {
     const td_remote *remote = store->remote;
-    if (!store->n_shards || remote->leads)
+    int32_t shard = -1;
+    int64_t first = 0, n = 0;
+    TD_TRY(remote->asked(remote->self, &shard, &first, &n));
+    const td_store_entry *entry = entry_of(store, shard);
+    if (!entry || first < 0 || n < 1 || part_of(entry->shard, entry->shard->worker, first, n).n != n)
+        return TD_ERROR(TD_INTERNAL,
+                        "elements %" PRId64 " to %" PRId64 " of shared state %d are asked for, which are not here",
+                        first, first + n, shard);
+    return remote->lend(remote->self, n, place_of(entry, first));
+}
+
+td_status *td_store_lend(const td_store *store)
+{
+    int64_t pieces = 0;
+    if (!store->n_shards || store->remote->leads)
         return NULL;
-    for (int32_t i = 0; i < store->n_entries; i++) {
-        const td_store_entry *entry = &store->entries[i];
-        const int64_t n = entry->shard ? td_tensor_elements(&entry->tensor) : 0;
-        for (int64_t first = 0; first < n; first += TD_CHECKPOINT_PIECE / (int64_t)sizeof(float)) {
-            const int64_t left = n - first, most = TD_CHECKPOINT_PIECE / (int64_t)sizeof(float);
-            const range mine = part_of(entry->shard, entry->shard->worker, first, left < most ? left : most);
-            if (mine.n)
-                TD_TRY(
-                    remote->lend(remote->self, entry->shard->index, mine.first, mine.n, place_of(entry, mine.first)));
-        }
-    }
-    return remote->lent(remote->self);
+    for (int32_t i = 0; i < store->n_entries; i++)
+        pieces += store->entries[i].shard ? pieces_of(&store->entries[i]) : 0;
+    for (; pieces; pieces--)
+        TD_TRY(lend_piece(store));
+    return NULL;
 }

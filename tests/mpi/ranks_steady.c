@@ -3,13 +3,16 @@
  *
  *     ranks_steady clip|plain      two served tables; gradients are clipped or not: offers or pushes
  *     ranks_steady local           the same tables on every worker: their row-sparse gradients are summed up
- *     ranks_steady dense|shared    a large layer, whose state each worker has, or a half of it */
+ *     ranks_steady dense|shared    a large layer, whose state each worker has, or a half of it
+ *
+ * With a large layer the first worker then saves checkpoints to a folder: they take pieces of memory, whatever the others have to give. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "runtime/store.h"
 #include "tandem/job.h"
 #include "tandem/ops.h"
 #include "tandem/session.h"
@@ -111,6 +114,26 @@ static void all_are_here(void)
     no_error(td_job_agree(job, 0, &none));
 }
 
+/* Twice, for a second one must not find what the first has left. */
+static void save(td_store *store, const char *folder)
+{
+    enum {
+        OTHERS = 3 << 20 /* the other's largest piece, WIDTH * WIDTH / 2 numbers; what a checksum reads at a time */
+    };
+    char path[600], text[160];
+    for (int time = 0; time < 2; time++) {
+        const int64_t before = (int64_t)td_memory_read().bytes_now;
+        td_memory_reset_peak();
+        all_are_here();
+        (void)snprintf(path, sizeof path, "%s/checkpoint-%d", folder, time);
+        no_error(td_job_worker(job) ? td_store_lend(store) : td_store_save(store, path, (td_data_position){0, 0}));
+        all_are_here();
+        const int64_t taken = (int64_t)td_memory_read().bytes_peak - before, most = TD_CHECKPOINT_PIECE + OTHERS;
+        (void)snprintf(text, sizeof text, "a checkpoint took %lld bytes", (long long)taken);
+        require(taken <= most, text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     td_graph *graph = NULL;
@@ -119,7 +142,7 @@ int main(int argc, char **argv)
     td_session *session = NULL;
     td_source source = {&source, next, release};
     char text[160];
-    require(argc == 2, "usage: ranks_steady clip|plain|local|dense|shared");
+    require(argc == 3, "usage: ranks_steady clip|plain|local|dense|shared FOLDER");
     is_shared = !strcmp(argv[1], "shared");
     is_dense = is_shared || !strcmp(argv[1], "dense");
     is_served = !is_dense && strcmp(argv[1], "local") != 0;
@@ -154,6 +177,8 @@ int main(int argc, char **argv)
                    (long long)most);
     require(taken <= most, text);
     printf("%s\n", text);
+    if (is_dense)
+        save(store, argv[2]);
     all_are_here();
     td_session_destroy(session);
     td_store_release(store);
