@@ -41,6 +41,7 @@ typedef struct td_bucket {
     char *rows_out;                          /* [own, rows_room] */
     float *mine, *sum;                       /* [own, length]; [longest], or [length] where MPI adds up */
     void *room;                              /* everything below; NULL: nothing was sent yet */
+    int64_t room_bytes;                      /* of it */
     td_contribution *of;                     /* [replicas] */
     td_parcel *rows_parcels, *dense_parcels; /* [replicas] in */
     td_parcel *sums_in, *sums_out;           /* [workers] */

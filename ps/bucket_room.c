@@ -88,6 +88,7 @@ static td_status *allocate(const td_job *job, td_bucket *b)
     b->room = td_realloc(NULL, (size_t)bytes, 1);
     if (!b->room)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for sums of %" PRId64 " bytes", bytes);
+    b->room_bytes = bytes;
     (void)cut_private(&size, b);
     return NULL;
 }
@@ -123,6 +124,6 @@ void td_bucket_free(td_bucket *b, td_comm *comm)
 {
     td_comm_buffer_free(comm, &b->shared);
     td_fold_deinit(&b->fold);
-    td_free(b->room);
+    td_comm_free(comm, b->room, b->room_bytes); /* others' stretches and sums come to it */
     td_free(b);
 }

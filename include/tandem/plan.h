@@ -185,8 +185,8 @@ typedef struct td_train_options {
     const td_remote *remote;
     bool serve_embedding; /* offload.embedding = ps */
     /* ps.shard_optimizer: in a job each worker keeps the optimizer state of its share of the dense parameters alone, updates it, and gets
-     * the others' shares of the parameters from them; the bits are the same. Without a job nothing is shared. Refused
-     * (TD_UNSUPPORTED) for parameters that are updated on accelerators, and where workers may be ahead of each other. */
+     * the others' shares of the parameters from them; the bits are the same. Without a job nothing is shared. The host updates what is
+     * shared: a rule that puts such an update elsewhere is refused (TD_UNSUPPORTED), and workers that may be ahead of each other are. */
     bool shard_optimizer;
     td_hash_list hashes; /* by td_hash */
     td_option_list devices, placements, groups, keep_fp32, recompute, report_gradients;

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "ps/comm.h"
-#include "ps/near.h"
+#include "ps/bucket.h"
+#include "ps/comm_state.h"
 #include "tests/mpi/ranks.h"
 
-enum { LONG_BYTES = 3 * TD_COMM_CHUNK };
+enum { LONG_BYTES = 3 * TD_COMM_CHUNK, SUMMED = 3000 };
 
 static td_comm *comm;
 static atomic_ullong cut_off;
@@ -103,6 +103,30 @@ static void late(int32_t who)
     _exit(0);
 }
 
+/* Of a bucket's memory MPI has a piece still, of what another worker sends: the bucket is freed, the memory is not. */
+static void free_bucket(void)
+{
+    static int32_t worker_ranks[] = {0, 1, 2}, replica_worker[] = {0, 1, 2};
+    td_job job = {.comm = comm, .workers = 3, .replicas = 3};
+    float numbers[SUMMED] = {0};
+    const td_tensor gradient = {.kind = TD_DENSE, .dtype = TD_F32, .rank = 1, .dims = {SUMMED}, .data = numbers};
+    const td_remote_bucket of = {.index = 1, .n = 1};
+    td_bucket *bucket = NULL;
+    job.worker_ranks = worker_ranks;
+    job.replica_worker = replica_worker;
+    job.remote.own = 1;
+    no_error(TD_NEW(bucket, 1));
+    no_error(td_bucket_make_room(&job, bucket, &gradient, &of, 1));
+    float *sums = bucket->sums;
+    pthread_mutex_lock(&comm->mutex);
+    require(td_comm_hold(comm, sums, sizeof numbers), "out of memory");
+    pthread_mutex_unlock(&comm->mutex);
+    const int64_t before = comm->n_retired_memory;
+    td_bucket_free(bucket, comm);
+    require(comm->n_retired_memory == before + 1, "what MPI may touch is freed");
+    memset(sums, 1, sizeof numbers);
+}
+
 /* A send to a rank that stands still begins, and its memory is freed with the loss; when the rank goes on it takes what was sent. */
 static void held(void)
 {
@@ -136,6 +160,7 @@ static void held(void)
         wait_for_loss(1);
     }
     no_error(td_comm_recover(comm, &done));
+    free_bucket();
     bool lives = true;
     for (uint64_t number = 2; lives; number++) {
         if (me == 0 && number == 2)
