@@ -188,12 +188,18 @@ static td_status *add_entry(td_store *store, const td_plan *plan, int32_t value)
 /* Parameters and states first: a replica joins its parameter. */
 static td_status *add_entries(td_store *store, const td_plan *plan)
 {
+    int32_t from = 0; /* parameters before it have their state */
     for (int pass = 0; pass < 2; pass++)
         for (int32_t v = 0; v < plan->graph->n_values; v++) {
-            bool replica = plan->graph->values[v].class == TD_CLASS_REPLICA;
-            if (plan->values[v].storage == TD_STORE && replica == (pass == 1))
-                TD_TRY(replica ? td_store_add_replica(store, plan, v) : add_entry(store, plan, v));
+            const td_value_info *info = &plan->graph->values[v];
+            const bool replica = info->class == TD_CLASS_REPLICA;
+            if (plan->values[v].storage != TD_STORE || replica != (pass == 1))
+                continue;
+            if (info->class == TD_CLASS_STATE)
+                TD_TRY(td_store_add_elsewhere(store, plan, &from, info->parameter));
+            TD_TRY(replica ? td_store_add_replica(store, plan, v) : add_entry(store, plan, v));
         }
+    TD_TRY(td_store_add_elsewhere(store, plan, &from, INT32_MAX));
     TD_TRY(td_store_add_shards(store, plan));
     return td_store_add_remote_states(store, plan);
 }

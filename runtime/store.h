@@ -123,7 +123,10 @@ td_status *td_store_write_replicas(td_store *store, int32_t index, int64_t first
 bool td_store_replicated(const void *store, const char *parameter, int32_t site, td_dtype dtype);
 
 /* ---- store_shards.c: state that the workers of a job share ---- */
-/* After the plan's values have their entries: notes who has what, and adds entries for what this worker has nothing of. */
+/* Before the entries of the state of parameter `end`: those of what this worker has nothing of, of parameters from *from on, which moves
+ * on. So entries are in one order on all workers, which is that of a process that is alone. */
+td_status *td_store_add_elsewhere(td_store *store, const td_plan *plan, int32_t *from, int32_t end) TD_MUST_USE;
+/* After all of them: notes who has what. */
 td_status *td_store_add_shards(td_store *store, const td_plan *plan) TD_MUST_USE;
 void td_store_drop_shards(td_store *store);
 td_status *td_store_write_shard(const td_store_entry *entry, int64_t first, int64_t n, const float *data) TD_MUST_USE;

@@ -50,16 +50,37 @@ static td_status *add_elsewhere(td_store *store, const td_plan *plan, const td_p
     return td_name_map_put(&store->names, entry->name, store->n_entries - 1);
 }
 
+/* Of the parameters from *from to `end` of which this worker updates nothing, the first; NULL: there is none. */
+static const td_plan_shard *first_elsewhere(const td_plan *plan, int32_t from, int32_t end)
+{
+    const td_plan_shard *first = NULL;
+    for (int32_t i = 0; i < plan->n_shards; i++) {
+        const td_plan_shard *shard = &plan->shards[i];
+        if (!td_shard_size(plan, shard) && shard->parameter >= from && shard->parameter < end &&
+            (!first || shard->parameter < first->parameter))
+            first = shard;
+    }
+    return first;
+}
+
+td_status *td_store_add_elsewhere(td_store *store, const td_plan *plan, int32_t *from, int32_t end)
+{
+    for (const td_plan_shard *shard; (shard = first_elsewhere(plan, *from, end)); *from = shard->parameter + 1)
+        for (int32_t s = 0; s < shard->n_states; s++)
+            TD_TRY(add_elsewhere(store, plan, &shard->states[s]));
+    return NULL;
+}
+
 td_status *td_store_add_shards(td_store *store, const td_plan *plan)
 {
     TD_TRY(TD_NEW(store->shards, (int64_t)plan->n_shards * TD_MAX_SLOTS + 1));
     for (int32_t i = 0; i < plan->n_shards; i++)
         for (int32_t s = 0; s < plan->shards[i].n_states; s++) {
             const td_plan_shard_state *state = &plan->shards[i].states[s];
-            int32_t index = td_store_find(store, state->name);
+            const int32_t index = td_store_find(store, state->name);
             if (index < 0)
-                TD_TRY(add_elsewhere(store, plan, state));
-            td_store_entry *entry = &store->entries[index < 0 ? store->n_entries - 1 : index];
+                return TD_ERROR(TD_INTERNAL, "the store has no \"%s\", which workers share", state->name);
+            td_store_entry *entry = &store->entries[index];
             TD_TRY(add_shard(store, entry, plan, &plan->shards[i], td_tensor_elements(&entry->tensor)));
         }
     return NULL;
