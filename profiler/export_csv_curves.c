@@ -29,41 +29,49 @@ static td_status *write_micros(const td_step_trace *trace, const char *folder)
     return td_sink_close(out);
 }
 
-static td_status *write_subgraphs(const td_curves *curves, const char *folder)
+static void write_subgraphs(td_sink *out, const td_curves *curves)
 {
     const td_trace_plan *plan = curves->trace->view->plan;
-    td_sink *out = NULL;
-    TD_TRY(td_sink_open_in(folder, "subgraph_step_time.csv", &out));
-    td_sink_text(out, "Step,Subgraph,Device,Runs,Total,Forward,Backward,Update\n");
-    for (int64_t i = 0; i < curves->trace->n_steps; i++)
+    for (int64_t i = 0; i < curves->n; i++)
         for (int32_t s = 0; s < plan->n_subgraphs; s++) {
             const td_subgraph_point *p = td_curves_subgraph(curves, s, i);
             if (!p->runs)
                 continue;
-            td_sink_format(out, "%lld,", (long long)curves->trace->steps[i].step);
+            td_sink_format(out, "%lld,", (long long)curves->trace->steps[curves->first + i].step);
             td_sink_csv(out, plan->subgraphs[s].name);
             td_sink_text(out, ",");
             td_sink_csv(out, plan->devices[plan->subgraphs[s].device].name);
             td_sink_format(out, ",%d,%.3f,%.3f,%.3f,%.3f\n", (int)p->runs, US(p->total_ns), US(p->forward_ns),
                            US(p->backward_ns), US(p->update_ns));
         }
-    return td_sink_close(out);
 }
 
-static td_status *write_lanes(const td_curves *curves, const char *folder)
+static void write_lanes(td_sink *out, const td_curves *curves)
 {
     const td_view *view = curves->trace->view;
-    td_sink *out = NULL;
-    TD_TRY(td_sink_open_in(folder, "lane_step_time.csv", &out));
-    td_sink_text(out, "Step,Lane,Busy,Interval\n");
-    for (int64_t i = 0; i < curves->trace->n_steps; i++)
+    for (int64_t i = 0; i < curves->n; i++)
         for (int64_t l = 0; l < view->n_lanes; l++) {
-            td_sink_format(out, "%lld,", (long long)curves->trace->steps[i].step);
+            const td_step_times *step = &curves->trace->steps[curves->first + i];
+            td_sink_format(out, "%lld,", (long long)step->step);
             td_sink_csv(out, view->lanes[l].name);
-            td_sink_format(out, ",%.3f,%.3f\n", US(curves->lane_busy_ns[l * curves->trace->n_steps + i]),
-                           US(curves->trace->steps[i].interval_ns));
+            td_sink_format(out, ",%.3f,%.3f\n", US(td_curves_lane_ns(curves, l, i)), US(step->interval_ns));
         }
-    return td_sink_close(out);
+}
+
+/* Of however many steps: as many at a time as curves may have. */
+static td_status *write_curves(const td_step_trace *trace, td_sink *subgraphs, td_sink *lanes)
+{
+    const int64_t most = td_curves_most(trace);
+    td_sink_text(subgraphs, "Step,Subgraph,Device,Runs,Total,Forward,Backward,Update\n");
+    td_sink_text(lanes, "Step,Lane,Busy,Interval\n");
+    for (int64_t i = 0; i < trace->n_steps; i += most) {
+        td_curves *curves = NULL;
+        TD_TRY(td_curves_create(trace, i, trace->n_steps - i < most ? trace->n_steps - i : most, &curves));
+        write_subgraphs(subgraphs, curves);
+        write_lanes(lanes, curves);
+        td_curves_destroy(curves);
+    }
+    return NULL;
 }
 
 static td_status *write_overlaps(const td_overlaps *o, const char *folder)
@@ -87,13 +95,12 @@ static td_status *write_overlaps(const td_overlaps *o, const char *folder)
 
 td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder)
 {
-    td_curves *curves = NULL;
+    td_sink *subgraphs = NULL, *lanes = NULL;
     TD_TRY(write_micros(analysis->steps, folder));
     TD_TRY(write_overlaps(analysis->overlaps, folder));
-    TD_TRY(td_curves_create(analysis->steps, &curves));
-    td_status *status = write_subgraphs(curves, folder);
+    TD_TRY(td_sink_open_in(folder, "subgraph_step_time.csv", &subgraphs));
+    td_status *status = td_sink_open_in(folder, "lane_step_time.csv", &lanes);
     if (!status)
-        status = write_lanes(curves, folder);
-    td_curves_destroy(curves);
-    return status;
+        status = write_curves(analysis->steps, subgraphs, lanes);
+    return td_sink_close_after(lanes, td_sink_close_after(subgraphs, status));
 }

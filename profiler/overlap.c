@@ -21,9 +21,13 @@ static bool has_device(td_activity_kind kind)
 
 static void name_activity(const td_trace_plan *plan, td_activity *activity)
 {
-    static const char *const texts[TD_ACTIVITIES] = {
-        "%s compute",     "%s update",        "to %s",      "from %s", "pull", "push", "all-reduce",
-        "making batches", "waiting for data", "checkpoint", "callback"};
+    static const char *const texts[TD_ACTIVITIES] = {[TD_ACTIVITY_PULL] = "pull",
+                                                     [TD_ACTIVITY_PUSH] = "push",
+                                                     [TD_ACTIVITY_SUM] = "all-reduce",
+                                                     [TD_ACTIVITY_DATA_FETCH] = "making batches",
+                                                     [TD_ACTIVITY_DATA_WAIT] = "waiting for data",
+                                                     [TD_ACTIVITY_CHECKPOINT] = "checkpoint",
+                                                     [TD_ACTIVITY_CALLBACK] = "callback"};
     char device[41] = "";
     if (has_device(activity->kind))
         td_text_cut(device, sizeof device, plan->devices[activity->device].name);
@@ -177,50 +181,46 @@ static void keep_used(const gathering *g, td_overlaps *out)
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------------------------ */
 
-/* What a time of a pair adds to steps, which do not overlap and come in order; *at: the first that may have some of it. */
-static void add_to_steps(const td_overlaps *o, int64_t *by_step, td_span shared, int64_t *at)
+/* The first span of an activity that ends after a moment. */
+static int64_t first_after(const td_activity *activity, int64_t ns)
 {
-    const td_step_trace *trace = o->trace;
-    for (int64_t i = *at; i < trace->n_steps; i++) {
-        const td_view_step *step = td_view_step_of(trace->view, trace->steps[i].step);
-        if (step->from_ns >= shared.end_ns)
-            return;
-        int64_t begin = step->from_ns > shared.begin_ns ? step->from_ns : shared.begin_ns;
-        int64_t end = step->end_ns < shared.end_ns ? step->end_ns : shared.end_ns;
-        by_step[i] += end > begin ? end - begin : 0;
-        if (step->end_ns > shared.end_ns)
-            return;
-        *at = i + 1;
+    int64_t low = 0, high = activity->n_spans;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (activity->spans[middle].end_ns > ns)
+            high = middle;
+        else
+            low = middle + 1;
     }
+    return low;
 }
 
-static void compare(td_overlaps *o, int32_t a, int32_t b)
+static int64_t shared_within(const td_activity *x, const td_activity *y, td_span within)
 {
-    const td_activity *x = &o->activities[a], *y = &o->activities[b];
-    int64_t sum = 0, at = 0;
-    int64_t *by_step = o->by_step_ns ? &o->by_step_ns[(a * (int64_t)o->n + b) * o->trace->n_steps] : NULL;
-    for (int64_t i = 0, k = 0; i < x->n_spans && k < y->n_spans;) {
+    int64_t sum = 0;
+    for (int64_t i = first_after(x, within.begin_ns), k = first_after(y, within.begin_ns);
+         i < x->n_spans && k < y->n_spans;) {
         td_span p = x->spans[i], q = y->spans[k];
-        td_span both = {p.begin_ns > q.begin_ns ? p.begin_ns : q.begin_ns, p.end_ns < q.end_ns ? p.end_ns : q.end_ns};
-        if (both.end_ns > both.begin_ns) {
-            sum = td_ns_plus(sum, both.end_ns - both.begin_ns);
-            if (by_step)
-                add_to_steps(o, by_step, both, &at);
-        }
+        int64_t begin = p.begin_ns > q.begin_ns ? p.begin_ns : q.begin_ns;
+        int64_t end = p.end_ns < q.end_ns ? p.end_ns : q.end_ns;
+        if (begin >= within.end_ns)
+            break;
+        begin = begin > within.begin_ns ? begin : within.begin_ns;
+        end = end < within.end_ns ? end : within.end_ns;
+        if (end > begin)
+            sum = td_ns_plus(sum, td_ns_minus(end, begin));
         *(p.end_ns <= q.end_ns ? &i : &k) += 1;
     }
-    o->shared_ns[a * o->n + b] = o->shared_ns[b * o->n + a] = sum;
+    return sum;
 }
 
-static td_status *fill_pairs(td_overlaps *o)
+static td_status *fill_pairs(td_overlaps *o, td_span within)
 {
-    enum { MOST_NUMBERS = 1 << 23 };
     TD_TRY(TD_NEW(o->shared_ns, (int64_t)o->n * o->n + 1));
-    if (o->n && o->trace->n_steps <= MOST_NUMBERS / ((int64_t)o->n * o->n))
-        TD_TRY(TD_NEW(o->by_step_ns, (int64_t)o->n * o->n * o->trace->n_steps + 1));
     for (int32_t a = 0; a < o->n; a++)
         for (int32_t b = a; b < o->n; b++)
-            compare(o, a, b);
+            o->shared_ns[a * o->n + b] = o->shared_ns[b * o->n + a] =
+                shared_within(&o->activities[a], &o->activities[b], within);
     return NULL;
 }
 
@@ -231,8 +231,9 @@ int64_t td_overlap_ns(const td_overlaps *overlaps, int32_t a, int32_t b)
 
 int64_t td_overlap_in_step_ns(const td_overlaps *overlaps, int32_t a, int32_t b, int64_t i)
 {
-    int64_t pair = a < b ? a * (int64_t)overlaps->n + b : b * (int64_t)overlaps->n + a;
-    return overlaps->by_step_ns ? overlaps->by_step_ns[pair * overlaps->trace->n_steps + i] : 0;
+    const td_step_trace *trace = overlaps->trace;
+    const td_view_step *step = td_view_step_of(trace->view, trace->steps[i].step);
+    return shared_within(&overlaps->activities[a], &overlaps->activities[b], (td_span){step->from_ns, step->end_ns});
 }
 
 /* ---- all -------------------------------------------------------------------------------------------------------------------------- */
@@ -261,7 +262,7 @@ td_status *td_overlaps_create(const td_step_trace *trace, td_overlaps **out_over
     td_free(g.all);
     td_free(g.communicates);
     if (!status)
-        status = fill_pairs(o);
+        status = fill_pairs(o, g.within);
     if (status)
         td_overlaps_destroy(o);
     else
@@ -277,6 +278,5 @@ void td_overlaps_destroy(td_overlaps *overlaps)
         td_free(overlaps->activities[i].spans);
     td_free(overlaps->activities);
     td_free(overlaps->shared_ns);
-    td_free(overlaps->by_step_ns);
     td_free(overlaps);
 }

@@ -44,14 +44,13 @@ typedef struct td_overlaps {
     const td_step_trace *trace;
     td_activity *activities; /* those that went on at all */
     int32_t n;
-    int64_t *shared_ns;  /* [n][n], of an activity with itself what it took */
-    int64_t *by_step_ns; /* [n][n][trace->n_steps] likewise; NULL: more numbers than can be held */
+    int64_t *shared_ns; /* [n][n], of an activity with itself what it took */
 } td_overlaps;
 
 td_status *td_overlaps_create(const td_step_trace *trace, td_overlaps **out_overlaps) TD_MUST_USE;
 void td_overlaps_destroy(td_overlaps *overlaps);
 int64_t td_overlap_ns(const td_overlaps *overlaps, int32_t a, int32_t b);
-/* In the i-th of trace->steps; 0 where by_step_ns is NULL. */
+/* In the i-th of trace->steps. */
 int64_t td_overlap_in_step_ns(const td_overlaps *overlaps, int32_t a, int32_t b, int64_t i);
 
 #endif

@@ -99,41 +99,40 @@ static json_t *path_json(const td_step_trace *trace, range r)
 }
 
 /* A subgraph's curve of one field of its points. */
-static json_t *points_json(const td_curves *curves, int32_t subgraph, range r, size_t offset)
+static json_t *points_json(const td_curves *curves, int32_t subgraph, size_t offset)
 {
     json_t *values = json_array();
-    for (int64_t i = r.first; i < r.end; i++)
+    for (int64_t i = 0; i < curves->n; i++)
         json_array_append_new(values, json_real(1e-6 * number_at(td_curves_subgraph(curves, subgraph, i), offset)));
     return values;
 }
 
-static json_t *subgraphs_json(const td_curves *curves, range r)
+static json_t *subgraphs_json(const td_curves *curves)
 {
     const td_trace_plan *plan = curves->trace->view->plan;
     json_t *list = json_array();
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         json_t *one = json_pack("{s:i, s:s, s:s, s:o}", "id", s, "name", plan->subgraphs[s].name, "device",
                                 plan->devices[plan->subgraphs[s].device].name, "ms",
-                                points_json(curves, s, r, offsetof(td_subgraph_point, total_ns)));
+                                points_json(curves, s, offsetof(td_subgraph_point, total_ns)));
         if (plan->subgraphs[s].lane == TD_TRACE_COMPUTE) {
-            json_object_set_new(one, "forward_ms", points_json(curves, s, r, offsetof(td_subgraph_point, forward_ns)));
-            json_object_set_new(one, "backward_ms",
-                                points_json(curves, s, r, offsetof(td_subgraph_point, backward_ns)));
-            json_object_set_new(one, "update_ms", points_json(curves, s, r, offsetof(td_subgraph_point, update_ns)));
+            json_object_set_new(one, "forward_ms", points_json(curves, s, offsetof(td_subgraph_point, forward_ns)));
+            json_object_set_new(one, "backward_ms", points_json(curves, s, offsetof(td_subgraph_point, backward_ns)));
+            json_object_set_new(one, "update_ms", points_json(curves, s, offsetof(td_subgraph_point, update_ns)));
         }
         json_array_append_new(list, one);
     }
     return list;
 }
 
-static json_t *lanes_json(const td_curves *curves, range r)
+static json_t *lanes_json(const td_curves *curves)
 {
     const td_view *view = curves->trace->view;
     json_t *list = json_array();
     for (int64_t l = 0; l < view->n_lanes; l++) {
         json_t *values = json_array();
-        for (int64_t i = r.first; i < r.end; i++)
-            json_array_append_new(values, json_real(MS(curves->lane_busy_ns[l * curves->trace->n_steps + i])));
+        for (int64_t i = 0; i < curves->n; i++)
+            json_array_append_new(values, json_real(MS(td_curves_lane_ns(curves, l, i))));
         json_array_append_new(list, json_pack("{s:s, s:o}", "name", view->lanes[l].name, "busy_ms", values));
     }
     return list;
@@ -143,7 +142,7 @@ static json_t *lanes_json(const td_curves *curves, range r)
 static void put_overlaps(json_t *json, const td_overlaps *o, range r)
 {
     json_t *alone = json_array(), *pairs = json_array();
-    for (int32_t a = 0; o->by_step_ns && a < o->n; a++)
+    for (int32_t a = 0; a < o->n; a++)
         for (int32_t b = a; b < o->n; b++) {
             json_t *values = json_array();
             for (int64_t i = r.first; i < r.end; i++)
@@ -177,13 +176,13 @@ td_status *td_report_curves_json(const td_analysis *analysis, int64_t from, int6
     td_curves *curves = NULL;
     range r = range_of(trace, from, to);
     *out_json = NULL;
-    TD_TRY(td_curves_create(trace, &curves));
+    TD_TRY(td_curves_create(trace, r.first, r.end - r.first, &curves));
     json_t *steps = json_array();
     for (int64_t i = r.first; i < r.end; i++)
         json_array_append_new(steps, json_integer((json_int_t)trace->steps[i].step));
     *out_json =
         json_pack("{s:o, s:o, s:o, s:o, s:o}", "steps", steps, "step", quantities_json(trace, r), "critical_path",
-                  path_json(trace, r), "subgraphs", subgraphs_json(curves, r), "lanes", lanes_json(curves, r));
+                  path_json(trace, r), "subgraphs", subgraphs_json(curves), "lanes", lanes_json(curves));
     td_curves_destroy(curves);
     if (!*out_json)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for curves");
@@ -215,12 +214,13 @@ static td_status *add_piece(void *context, const td_segment *s)
     return NULL;
 }
 
-static json_t *points_of_step(const td_curves *curves, int64_t i, int64_t from_ns)
+/* `curves`: of that step alone. */
+static json_t *points_of_step(const td_curves *curves, int64_t from_ns)
 {
     const td_trace_plan *plan = curves->trace->view->plan;
     json_t *list = json_array();
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
-        const td_subgraph_point *p = td_curves_subgraph(curves, s, i);
+        const td_subgraph_point *p = td_curves_subgraph(curves, s, 0);
         if (p->runs)
             json_array_append_new(
                 list, json_pack("{s:i, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "id", s, "name",
@@ -248,7 +248,7 @@ static td_status *lanes_of_step(const td_step_trace *trace, const td_view_step *
 static json_t *overlaps_of_step(const td_overlaps *o, int64_t i)
 {
     json_t *list = json_array();
-    for (int32_t a = 0; o->by_step_ns && a < o->n; a++)
+    for (int32_t a = 0; a < o->n; a++)
         for (int32_t b = a + 1; b < o->n; b++)
             if (td_overlap_in_step_ns(o, a, b, i))
                 json_array_append_new(list,
@@ -266,8 +266,8 @@ static td_status *fill_step(const td_analysis *a, const td_view_step *step, int6
     json_object_set_new(out, "lanes", lanes);
     TD_TRY(td_path_of_step(a->view, step, add_piece, &p));
     TD_TRY(lanes_of_step(a->steps, step, lanes));
-    TD_TRY(td_curves_create(a->steps, &curves));
-    json_object_set_new(out, "subgraphs", points_of_step(curves, i, step->from_ns));
+    TD_TRY(td_curves_create(a->steps, i, 1, &curves));
+    json_object_set_new(out, "subgraphs", points_of_step(curves, step->from_ns));
     td_curves_destroy(curves);
     json_object_set_new(out, "overlaps", overlaps_of_step(a->overlaps, i));
     return NULL;

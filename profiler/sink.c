@@ -59,6 +59,17 @@ td_status *td_sink_close(td_sink *sink)
     return status;
 }
 
+td_status *td_sink_close_after(td_sink *sink, td_status *status)
+{
+    if (!sink)
+        return status;
+    if (status) {
+        td_status_destroy(sink->status);
+        sink->status = status;
+    }
+    return td_sink_close(sink);
+}
+
 void td_sink_bytes(td_sink *sink, const void *data, size_t bytes)
 {
     const char *from = data;

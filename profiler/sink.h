@@ -13,6 +13,8 @@ td_status *td_sink_open(const char *path, td_sink **out_sink) TD_MUST_USE;
 td_status *td_sink_open_in(const char *folder, const char *name, td_sink **out_sink) TD_MUST_USE;
 /* Gives the file its name, or tells the first error and leaves none. Takes the sink. */
 td_status *td_sink_close(td_sink *sink) TD_MUST_USE;
+/* The same after work that ended with `status` (taken): with an error the file gets no name, and that error is told. NULL: no sink. */
+td_status *td_sink_close_after(td_sink *sink, td_status *status) TD_MUST_USE;
 
 void td_sink_bytes(td_sink *sink, const void *data, size_t bytes);
 void td_sink_text(td_sink *sink, const char *text);

@@ -118,6 +118,33 @@ static void near_ms(double found, int64_t ns)
         fail_msg("%g is not %g", found, 1e-6 * (double)ns);
 }
 
+static void test_curves_of_some_steps_are_those_of_all(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.steps = 6;
+    opened o = open_made(&m);
+    td_curves *all = NULL, *some = NULL, *none = NULL;
+    OK(td_curves_create(o.a->steps, 0, m.steps, &all));
+    OK(td_curves_create(o.a->steps, 2, 3, &some));
+    for (int64_t i = 0; i < 3; i++) {
+        for (int32_t s = 0; s < N_SUBGRAPHS; s++) {
+            assert_memory_equal(td_curves_subgraph(some, s, i), td_curves_subgraph(all, s, 2 + i),
+                                sizeof(td_subgraph_point));
+            assert_int_equal(td_curves_subgraph(some, s, i)->total_ns, m.durations[s]);
+        }
+        for (int64_t l = 0; l < o.a->view->n_lanes; l++)
+            assert_int_equal(td_curves_lane_ns(some, l, i), td_curves_lane_ns(all, l, 2 + i));
+    }
+    td_status *status = td_curves_create(o.a->steps, 0, td_curves_most(o.a->steps) + 1, &none);
+    assert_non_null(strstr(td_status_message(status), "steps are more than 4194304 points"));
+    assert_null(none);
+    td_status_destroy(status);
+    td_curves_destroy(all);
+    td_curves_destroy(some);
+    close_made(&o);
+}
+
 static void test_curves_have_every_quantity_of_every_step(void **state)
 {
     (void)state;
@@ -290,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_pair_of_activities_says_how_long_both_went_on),
         cmocka_unit_test(test_communication_is_an_activity_of_its_own),
+        cmocka_unit_test(test_curves_of_some_steps_are_those_of_all),
         cmocka_unit_test(test_curves_have_every_quantity_of_every_step),
         cmocka_unit_test(test_one_step_has_its_path_its_lanes_and_its_subgraphs),
         cmocka_unit_test(test_csv_has_a_row_for_each_step_and_thing),
