@@ -16,7 +16,7 @@ export async function show(place) {
   const worst = Math.max(0, ...ranks.map((rank) => rank.clock_error_ns));
   clear(place, h("p", { class: "lead" }, `${ranks.length} ranks, steps ${cluster.first_step} to ${cluster.first_step + cluster.steps - 1}; all times are on the first worker's clock, ${worst ? `wrong by ${ms(worst / 1e6)} at most` : "which the ranks share"}.`),
     ranks.filter((rank) => rank.problem || rank.cut).map((rank) => h("div", { class: "note" }, `${nameOf(rank)}: ${rank.problem || `its recording is cut off after ${number(rank.records)} records; what is before is shown`}`)),
-    figures(ranks, met), waits(ranks), met.length > 0 && arrivals(ranks, met), rankTable(ranks), staleness(ranks), keys(ranks));
+    figures(ranks, met), waits(ranks), met.length > 0 && arrivals(ranks, met, place.clientWidth - FRAME), rankTable(ranks), staleness(ranks), keys(ranks));
 }
 
 const figure = (name, value) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name));
@@ -41,16 +41,17 @@ function waits(ranks) {
   h("p", { class: "lead" }, "Pulls, pushes and sums of workers, waiting for others included; answers and updates of servers."));
 }
 
-// A column for each step, a mark for each rank: the higher, the later it came.
-function arrivals(ranks, met) {
-  const width = Math.max(640, met.length * 18), slot = (width - 60) / met.length, most = Math.max(1e-6, ...met.map((sum) => sum.late_ms.at(-1)));
+// A column for each step, a mark for each rank: the higher, the later it came. As wide as there is room, and no higher for that.
+const FRAME = 90, HEIGHT = 212;
+function arrivals(ranks, met, room) {
+  const width = Math.max(640, room, met.length * 18), slot = (width - 60) / met.length, most = Math.max(1e-6, ...met.map((sum) => sum.late_ms.at(-1)));
   const place = new Map(ranks.map((rank, i) => [rank.rank, i]));
   const marks = met.map((sum, i) => svg("g", { role: "img", "aria-label": `step ${sum.step}: rank ${sum.order.at(-1)} came last, ${ms(sum.late_ms.at(-1))} after rank ${sum.order[0]}` },
     sum.order.map((rank, k) => svg("circle", { cx: 54 + (i + 0.5) * slot, cy: 186 - (166 * sum.late_ms[k]) / most, r: 4, fill: colour(place.get(rank)),
       onpointermove: (event) => tip(event, `step ${sum.step}\nrank ${rank}: ${ms(sum.late_ms[k])} after the first`), onpointerleave: (event) => tip(event, "") })),
     i % Math.ceil(met.length / 20) === 0 && svg("text", { x: 54 + (i + 0.5) * slot, y: 206, "font-size": 11, "text-anchor": "middle", fill: "currentColor" }, sum.step)));
   return h("div", { class: "card" }, h("h2", {}, "How late each rank came to the sum of each step"),
-    h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Arrivals" }, svg("svg", { viewBox: `0 0 ${width} 212`, width: met.length > 40 ? width : "100%", height: met.length > 40 ? 212 : undefined, role: "group", "aria-label": "How late each rank came" },
+    h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Arrivals" }, svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": "How late each rank came" },
       svg("text", { x: 48, y: 24, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, ms(most)), svg("text", { x: 48, y: 190, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, "0"), marks)),
     h("div", { class: "legend" }, ranks.filter((rank) => rank.met > 0).map((rank) => h("span", {}, h("i", { class: "swatch", style: { background: colour(place.get(rank.rank)) } }), nameOf(rank)))));
 }

@@ -96,7 +96,7 @@ function subgraphs(profile) {
   return h("div", { class: "card" }, h("h2", {}, "Subgraphs and copies"), table([
     { name: "name", value: (s) => s.name, show: (s) => h("span", {}, h("i", { class: "swatch", style: { background: colour(s.lane === "compute" ? 0 : 1) } }), s.name) },
     { name: "device", value: (s) => s.device }, { name: "lane", value: (s) => s.lane.replaceAll("_", " ") },
-    { name: "a run", number: true, value: (s) => s.ms, show: (s) => ms(s.ms) },
+    { name: "a step", number: true, value: (s) => s.ms, show: (s) => ms(s.ms) },
     { name: "on the critical path", number: true, value: (s) => s.critical_path_ms, show: (s) => ms(s.critical_path_ms) },
     { name: "planned", number: true, value: (s) => s.planned_ms, show: (s) => ms(s.planned_ms) },
     { name: "copied", number: true, value: (s) => s.bytes, show: (s) => (s.bytes === undefined ? "–" : bytes(s.bytes, true)) },

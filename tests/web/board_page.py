@@ -31,7 +31,7 @@ def train(tandem, folder, name, more=()):
     for setting in [*SETTINGS, *more]:
         words += ["--set", setting]
     subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    subprocess.run([tandem, "landscape", folder / name, "--size", "16", "--samples", "256"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    subprocess.run([tandem, "landscape", folder / name, "--size", "8", "--samples", "64"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def add_hostile(folder):
