@@ -165,8 +165,9 @@ static void held(void)
     for (uint64_t number = 2; lives; number++) {
         if (me == 0 && number == 2)
             kill((pid_t)pids[1], SIGCONT);
-        meet(2 - me, 3 - me, number, kill((pid_t)pids[1], 0) == 0, words);
-        lives = kill((pid_t)pids[1], 0) == 0 && words[2 - me];
+        const bool seen = kill((pid_t)pids[1], 0) == 0;
+        meet(2 - me, 3 - me, number, seen, words);
+        lives = seen && words[2 - me]; /* what both know: they leave in the same round */
     }
     leave("goes on");
 }
