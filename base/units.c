@@ -123,8 +123,7 @@ td_status *td_parse_seconds(const char *text, double *out_seconds)
     return parse(text, time_units, "a time", "8us, 1.5ms, 30s or 0.25", out_seconds);
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------------------------------------- */
 
 /* Three digits, but no fraction of a unit that has nothing below it (the first). */
 static const char *scaled(double value, double base, const char *const *names, int n, const char *per, char *buffer)

@@ -15,8 +15,8 @@ typedef struct td_machine_limits {
     double flops;      /* FP32 matrix product of 2048 x 2048 x 2048 by oneDNN, all threads */
     double flops_one;  /* the same on one thread */
     double copy_bytes; /* memory: memcpy of 256 MiB by all threads, read and written bytes both counted */
-    double
-        stream_bytes; /* the same over as many bytes as the case streams, again and again: from a cache that holds them */
+    /* the same over as many bytes as the case streams, again and again: from a cache that holds them */
+    double stream_bytes;
     double gather_bytes; /* reading rows of the case's size at random out of 512 MiB, all threads */
 } td_machine_limits;
 

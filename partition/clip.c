@@ -10,8 +10,8 @@
 
 typedef struct clipping {
     td_plan *plan;
-    td_value *
-        inputs; /* of "clip": what gradients are multiplied with, then the sums in the order of the parameters' names */
+    /* of "clip": what gradients are multiplied with, then the sums in the order of the parameters' names */
+    td_value *inputs;
     int32_t *parameters;
     int32_t n; /* parameters */
 } clipping;

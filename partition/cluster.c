@@ -55,8 +55,8 @@ static void find_levels(const td_plan *plan, const td_edges *edges, const int32_
 
 typedef struct group_key {
     int32_t device, lane, down, up, stage;
-    int32_t
-        late; /* 0: an early part of a lookup, which must not wait for what the others wait for; nothing leads into it */
+    /* 0: an early part of a lookup, which must not wait for what the others wait for; nothing leads into it */
+    int32_t late;
     int32_t node; /* the place in the topological order */
 } group_key;
 

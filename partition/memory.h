@@ -15,8 +15,8 @@ typedef struct td_block {
     int32_t value, producer, first_user, n_users;
     int64_t bytes, offset;
     const char *name;
-    bool kept,
-        doubled; /* kept: nobody takes it over, for the caller reads it after the step; doubled: it shares with nobody */
+    /* kept: nobody takes it over, for the caller reads it after the step; doubled: it shares with nobody */
+    bool kept, doubled;
 } td_block;
 
 /* Node a ends before node b begins, on whatever lanes they run. */

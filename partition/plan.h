@@ -32,10 +32,8 @@ typedef enum td_storage {
     TD_ALIAS      /* shares the memory of `root` (a view, or an op in place) */
 } td_storage;
 
-enum {
-    TD_ALIGNMENT = 64,
-    TD_BLOCK = 1024
-}; /* TD_BLOCK: elements of a parameter that nothing takes apart (contract f) */
+/* TD_BLOCK: elements of a parameter that nothing takes apart (contract f). */
+enum { TD_ALIGNMENT = 64, TD_BLOCK = 1024 };
 
 typedef struct td_plan_value {
     int32_t device; /* -1: a scalar, everywhere */
@@ -51,8 +49,8 @@ typedef struct td_plan_value {
     bool kept;           /* a parameter that offload.optimizer could move and leaves on its device */
     int64_t split; /* a kept parameter of which only so many elements, the first, are updated there; 0: all (split.c) */
     int64_t held;  /* of a state: so many elements, from `first` on, are in its own memory; 0: all */
-    int64_t
-        first; /* of a replica, and of a state that a job's workers share (shard.h): it has the elements from this one on */
+    /* of a replica, and of a state that a job's workers share (shard.h): it has the elements from this one on */
+    int64_t first;
     int64_t begin_bytes; /* of a view: where in the memory of its root it begins (of the view before it) */
     int32_t used_at;     /* of an offloaded one: where it would live otherwise */
     bool in_slot;        /* its offset is fixed already: slots.c */
@@ -258,8 +256,8 @@ struct td_plan {
     td_plan_served *served;
     int32_t n_served;
     bool offers; /* gradients of served tables go to their owners before it is known whether they are used */
-    int32_t shard_workers,
-        shard_worker; /* who share optimizer state, and which of them this is (shard.h); 0: nobody shares */
+    /* who share optimizer state, and which of them this is (shard.h); 0: nobody shares */
+    int32_t shard_workers, shard_worker;
     struct td_plan_shard *shards;
     int64_t shards_capacity;
     int32_t n_shards;

@@ -36,8 +36,8 @@ typedef struct recomputing {
     bool *kept;   /* of each value */
     bool *wanted; /* of each value: backward reads it, or what is computed again does */
     bool *again;  /* of each node */
-    int32_t
-        *gate; /* of each segment, at its node: the value that its copies wait for; -1: backward reads nothing of it */
+    /* of each segment, at its node: the value that its copies wait for; -1: backward reads nothing of it */
+    int32_t *gate;
     int32_t *copy; /* of each value: the one that is computed again, or itself */
 } recomputing;
 

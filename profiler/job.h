@@ -27,8 +27,8 @@ typedef struct td_rank_trace {
     td_trace *trace;   /* NULL: there is none, and `problem` says why */
     char problem[256]; /* "" where there is none */
     td_job_aligned aligned;
-    double offset_ns,
-        drift; /* its clock less the first one's when its trace begins, and how much faster it runs: 1e-6 is 1 ppm */
+    /* its clock less the first one's when its trace begins, and how much faster it runs: 1e-6 is 1 ppm */
+    double offset_ns, drift;
     int64_t error_ns; /* of times after alignment, at most; of UNALIGNED ones not known */
     int64_t shift_ns; /* what td_rank_time adds when its trace begins */
 } td_rank_trace;
@@ -36,8 +36,8 @@ typedef struct td_rank_trace {
 typedef struct td_job_traces {
     td_rank_trace *ranks; /* by rank */
     int32_t n;
-    const td_trace
-        *base; /* whose clock is everybody's: the one that read the others', else the first; NULL: there is no trace */
+    /* whose clock is everybody's: the one that read the others', else the first; NULL: there is no trace */
+    const td_trace *base;
     int32_t opened; /* the rank whose trace was asked for */
 } td_job_traces;
 

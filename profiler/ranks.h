@@ -17,15 +17,15 @@ typedef struct td_rank_work {
 enum { TD_MOST_BEHIND = 66 };
 
 typedef struct td_rank_times {
-    int64_t
-        steps; /* of the window that this rank recorded: by their ends, or of a rank that serves only by its updates */
+    /* of the window that this rank recorded: by their ends, or of a rank that serves only by its updates */
+    int64_t steps;
     int64_t step_ns; /* their intervals, summed; of `intervals` of them */
     int64_t intervals;
     td_rank_work pull, push, sum, answer, apply;
-    int64_t
-        behind[TD_MOST_BEHIND]; /* answers to its pulls by how many windows they were behind; the last: all beyond */
-    int64_t met;                /* sums at which it and another rank were seen */
-    int64_t late_ns;            /* summed over these */
+    /* answers to its pulls by how many windows they were behind; the last: all beyond */
+    int64_t behind[TD_MOST_BEHIND];
+    int64_t met;     /* sums at which it and another rank were seen */
+    int64_t late_ns; /* summed over these */
     int64_t late_median_ns, late_most_ns;
     int64_t times_last;
     int64_t held_up_ns; /* what the others waited for it alone, summed */

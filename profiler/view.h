@@ -36,8 +36,8 @@ typedef struct td_view_step {
     int64_t step, samples;
     int64_t begin_ns; /* admitted */
     int64_t end_ns;   /* all of it had ended */
-    int64_t
-        from_ns; /* where its interval begins: the end of the step before, or its own beginning if that was not recorded */
+    /* where its interval begins: the end of the step before, or its own beginning if that was not recorded */
+    int64_t from_ns;
     bool whole; /* its begin and end were recorded */
 } td_view_step;
 
@@ -56,8 +56,8 @@ typedef struct td_view {
     const td_trace *trace;
     const td_trace_plan *plan;
     td_trace_window window;
-    int64_t first,
-        n_steps; /* steps first .. first + n_steps, of which the window's are analysed; the others are its edges */
+    /* steps first .. first + n_steps, of which the window's are analysed; the others are its edges */
+    int64_t first, n_steps;
     td_view_step *steps;
     int64_t n_micro;       /* places for micro-steps in each step: as many as the longest has */
     td_view_micro *micros; /* [n_steps][n_micro] */

@@ -72,9 +72,9 @@ enum { TD_REMOTE_ASYNC_LATE = 4 };
 typedef struct td_remote_bucket {
     int32_t index, n;   /* n gradients */
     int64_t rows_bytes; /* that counts, keys and rows of the row-sparse ones may have, each a multiple of 8 */
-    const int64_t *
-        bounds; /* [workers + 1]: where the workers' stretches of the dense ones begin, if each is to have the sums of its
-                              own alone; NULL: all have all */
+    /* [workers + 1]: where the workers' stretches of the dense ones begin, if each is to have the sums of its own
+     * alone; NULL: all have all */
+    const int64_t *bounds;
 } td_remote_bucket;
 
 struct td_remote {

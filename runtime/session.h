@@ -98,8 +98,8 @@ typedef struct td_step_slot {
     double begin_s, wait_data_s;
     uint32_t record_micro; /* which micro-step of the step, from 0 */
     uint32_t record_step;  /* the step's number in records: of the training, or of the session when it evaluates */
-    uint32_t
-        record_base; /* the session's when it was admitted: lanes may still work on older steps when that changes */
+    /* the session's when it was admitted: lanes may still work on older steps when that changes */
+    uint32_t record_base;
     uint64_t record_from;       /* when its window was admitted, in ticks; 0: nothing was recorded then */
     uint64_t record_micro_from; /* when it was */
 } td_step_slot;
@@ -173,8 +173,8 @@ struct td_session {
     int64_t *parity_extents[TD_PARITIES]; /* what the arguments of each parity are made for */
     int64_t to_device_bytes[TD_PARITIES][2], to_host_bytes[TD_PARITIES][2]; /* the plan's formula at these extents; of a
                                                                              * micro-batch that ends no window, and one that does */
-    int64_t
-        late_bytes; /* of those to devices, refreshes that are left out where no update of the window before waits */
+    /* of those to devices, refreshes that are left out where no update of the window before waits */
+    int64_t late_bytes;
     td_remote_place places[TD_PARITIES];   /* of a job's micro-batches */
     int64_t *extents;                      /* of the step being admitted */
     td_store_entry **store_entries;        /* per value: its entry or replica, or NULL */

@@ -23,8 +23,8 @@ typedef struct td_store_entry {
     char *name;
     td_tensor tensor; /* shape and dtype; data: address in the device's memory */
     int64_t bytes;
-    int64_t
-        held; /* so many elements, the first, are here; the others are in the replica that begins with them. 0: all are here */
+    /* so many elements, the first, are here; the others are in the replica that begins with them. 0: all are here */
+    int64_t held;
     int64_t first;         /* of a replica, and of a state that workers share: the element that it begins with */
     td_store_shard *shard; /* NULL: this worker has all of it */
     int32_t site;

@@ -27,8 +27,7 @@ static bool pooling_is(const td_attr *given, int32_t n, const char *pooling)
     return strcmp(td_attr_string(given, n, "pooling", "sum"), pooling) == 0;
 }
 
-/* ---- shapes
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- shapes -------------------------------------------------------------------------------------------------------------------------- */
 
 static td_status *find_rule(const td_infer *infer, const td_rule **out_rule)
 {
@@ -106,8 +105,7 @@ static void cost_update(const td_kernel_call *call, td_cost *out)
     *out = (td_cost){(UPDATE_FLOPS * rows + count) * (double)target.dim, state_bytes + read, state_bytes};
 }
 
-/* ---- reference
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- reference ----------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct work {
     const td_kernel_call *call;

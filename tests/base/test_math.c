@@ -148,8 +148,7 @@ static void test_double_functions(void **state)
     assert_true(isnan(td_exp(NAN)) && isnan(td_log(NAN)));
 }
 
-/* ---- instruction sets
- * ------------------------------------------------------------------------------------------------ */
+/* ---- instruction sets ---------------------------------------------------------------------------------------------------------------- */
 
 enum { FUNCTIONS = 7, BLOCK = 4096 };
 

@@ -99,8 +99,8 @@ typedef struct conformance_device {
     td_device *device;
     bool exact; /* held to bits, and must support every op; otherwise `tolerance` */
     double tolerance;
-    int32_t
-        threads; /* with this many only, beside the reference alone; 0: one to three, compared with each other too */
+    /* with this many only, beside the reference alone; 0: one to three, compared with each other too */
+    int32_t threads;
 } conformance_device;
 
 td_status *device_open(const char *spec, conformance_device *out) TD_MUST_USE;

@@ -19,9 +19,9 @@ typedef struct run {
     td_store *store;
     td_session *session;
     int64_t step, last;
-    int32_t
-        accumulate; /* 0: windows of one batch; else 2 replicas of so many, and steps that are no numbers are left out */
-    bool any_ids;   /* negative ones, and beyond what rows of a shape can be */
+    /* 0: windows of one batch; else 2 replicas of so many, and steps that are no numbers are left out */
+    int32_t accumulate;
+    bool any_ids;     /* negative ones, and beyond what rows of a shape can be */
     int64_t poisoned; /* a step whose labels are no numbers; 0: none */
     td_batch window[2 * WINDOW];
     int32_t given, n_window;
