@@ -13,9 +13,10 @@ export async function show(place) {
     clear(place, empty("No run is ticked", "Tick runs on the page Runs; the newest eight are drawn at first."));
     return null;
   }
-  let charts = [], turn = 0;
+  let charts = [], turn = 0, drawn = "";
 
-  async function draw() {
+  // `keep`: charts stay, with what is new, where there are the same curves as before.
+  async function draw(keep) {
     const mine = ++turn, tags = new Map();
     const answers = await Promise.all(runs.map((run) => get("tags", { run: run.id, kind: "scalar", search: settings.search, limit: 500 })));
     if (mine !== turn) return;
@@ -28,6 +29,9 @@ export async function show(place) {
       }
     });
     const names = [...tags.keys()].sort((a, b) => order(a) - order(b) || a.localeCompare(b));
+    const curves = JSON.stringify(names.slice(0, MOST).map((tag) => [tag, tags.get(tag).map(([run, id]) => [run.id, id])]));
+    if (keep && curves === drawn) { redraw(); return; }
+    drawn = curves;
     note.textContent = names.length > MOST ? `${MOST} of ${Math.max(total, names.length)} tags; the search finds the others` : "";
     charts.forEach((one) => one.destroy());
     charts = names.slice(0, MOST).map((tag) => make(tag, tags.get(tag)));
@@ -60,7 +64,7 @@ export async function show(place) {
         ["step", "time"].map((axis) => h("option", { value: axis, selected: axis === settings.axis }, axis))))),
     note, list);
   await draw();
-  const stop = onChange(redraw);
+  const stop = onChange(() => draw(true).catch(() => {})); // a run that is gone
   return () => { stop(); turn++; charts.forEach((one) => one.destroy()); };
 }
 

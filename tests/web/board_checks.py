@@ -185,15 +185,16 @@ def check_theme(page, open_page):
 
 
 def check_live_curve(page, open_page, folder, served):
-    """A run that is written while it is looked at: its curve grows by itself."""
+    """A run that is written while it is looked at: its curve comes, and grows, by itself."""
     source, run = next((folder / "one").glob("events.out.tfevents.*")), folder / "late"
     data, ends = source.read_bytes(), [0]
     while ends[-1] < len(data):  # each record: its length, a checksum, its bytes, a checksum
         ends.append(ends[-1] + 16 + int.from_bytes(data[ends[-1]:ends[-1] + 8], "little"))
     cut = ends[len(ends) // 2] + 7  # within one
-    (run / source.name).write_bytes(data[:cut])
     late = next(r["id"] for r in served.get("runs")["runs"] if r["name"] == "late")
     open_page("scalars", f"?runs={late}")
+    need(page.value("document.querySelector('#page .empty strong').textContent") == "No scalar here", "there is no curve yet")
+    (run / source.name).write_bytes(data[:cut])
     page.wait("document.querySelector('section.card[data-ready]')", "the beginning of a curve")
     points = served.get("scalars", run="one", tag="train/loss", smoothing=0)["points"]
     need(f"{digits(points[-1][1], 5):g} at 40" not in page.value("document.getElementById('page').textContent"), "it is not at its end yet")
