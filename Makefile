@@ -13,7 +13,9 @@ packages:
 	tools/install-packages
 
 # Trains the sample recommender whose tables do not fit the accelerator.
-demo: build
+demo: packages
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET) --target tandem
 	tools/demo build/$(PRESET)/tandem
 
 # Everything that must hold before a change lands, about half an hour on two cores.

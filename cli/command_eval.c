@@ -110,7 +110,9 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
-        status = td_argument(arguments, "--generate") ? generate(arguments, &setup) : evaluate(arguments, &setup);
+        status = td_setup_serve_none(&setup);
+        if (!status)
+            status = td_argument(arguments, "--generate") ? generate(arguments, &setup) : evaluate(arguments, &setup);
         td_setup_close(&setup);
     }
     td_config_destroy(config);

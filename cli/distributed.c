@@ -100,7 +100,8 @@ static const char *const keys_of_jobs[] = {"ps.servers",  "ps.consistency", "ps.
 /* How it is started as a job: two workers, and the ranks that do not work. */
 static td_status *help_to_start(td_status *status, const td_job_options *options)
 {
-    return td_status_help(status, "as a job: mpirun -n %d tandem train ...; in one process: leave the key out",
+    return td_status_help(status,
+                          "as a job: mpirun --oversubscribe -n %d tandem train ...; in one process: leave the key out",
                           2 + options->servers + options->spares);
 }
 
@@ -124,7 +125,8 @@ static td_status *settle_alone(td_section root, const td_job_options *options)
         (void)snprintf(given + at, MOST - at, "%s%s", n++ ? ", " : "", keys_of_jobs[i]);
     }
     if (n && strcmp(td_section_string(root, "offload.embedding"), "ps") != 0)
-        td_log(TD_LOG_WARNING, "%s ha%s no effect in one process; as a job: mpirun -n %d tandem train ...", given,
+        td_log(TD_LOG_WARNING,
+               "%s ha%s no effect in one process; as a job: mpirun --oversubscribe -n %d tandem train ...", given,
                n > 1 ? "ve" : "s", 2 + options->servers + options->spares);
     return NULL;
 }

@@ -40,6 +40,12 @@ static td_status *own_tables(td_setup *setup)
     return NULL;
 }
 
+td_status *td_setup_serve_none(td_setup *setup)
+{
+    setup->options.serve_embedding = false;
+    return setup->own ? NULL : own_tables(setup);
+}
+
 static td_status *open_parts(const td_config *config, td_setup *setup)
 {
     setup->root = td_config_root(config);

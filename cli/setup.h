@@ -29,6 +29,8 @@ typedef struct td_setup {
 } td_setup;
 
 td_status *td_setup_open(const td_config *config, td_setup *out_setup) TD_MUST_USE;
+/* After it, to look at what a job has trained: tables that servers had are this process's. */
+td_status *td_setup_serve_none(td_setup *setup) TD_MUST_USE;
 /* The same for a worker of a job, whose windows have a batch for each worker. */
 td_status *td_setup_open_worker(const td_config *config, const td_distributed *distributed,
                                 td_setup *out_setup) TD_MUST_USE;

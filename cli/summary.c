@@ -290,7 +290,7 @@ td_status *td_summary_print(const td_summary *summary, FILE *stream)
     TD_TRY(td_ledger_print(summary->training->plan, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)
-        fprintf(stream, "; tandem eval %s --checkpoint %s", summary->config, summary->run);
+        fprintf(stream, "; tandem eval %s --checkpoint %s%s", summary->config, summary->run, summary->settings);
     fputc('\n', stream);
     return NULL;
 }

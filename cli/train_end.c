@@ -11,18 +11,24 @@
 
 /* ---- one that stopped ------------------------------------------------------------------------------------------------------- */
 
-/* The whole command, settings included: without them other numbers would come out. */
-static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, const char *which)
+/* " --set 'KEY=VALUE'" for each that was given, for commands that go on from this one: without them other numbers would come out.
+ * The caller frees it; NULL: no memory. */
+static char *given_settings(const td_train_job *j)
 {
     td_string settings = {0};
     for (int32_t i = 0; i < j->arguments->n_given; i++)
         if (!strcmp(j->arguments->given[i].option->name, "--set"))
             td_string_format(&settings, " --set '%s'", j->arguments->given[i].value);
     char *text = NULL;
-    td_status *lost = td_string_finish(&settings, &text);
+    td_status_destroy(td_string_finish(&settings, &text));
+    return text;
+}
+
+static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, const char *which)
+{
+    char *text = given_settings(j);
     status = td_status_help(status, "the checkpoint %s %s; go on with: tandem train %s --run %s --resume%s",
                             j->training.last_checkpoint, which, td_config_origin(j->config), j->run, text ? text : "");
-    td_status_destroy(lost);
     td_free(text);
     return status;
 }
@@ -157,8 +163,11 @@ td_status *td_train_report(td_train_job *j)
         TD_TRY(td_job_staleness(j->distributed.job, summary.staleness));
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = td_json_write(json_incref(json), j->run, "summary.json");
+    char *settings = given_settings(j);
+    summary.settings = settings ? settings : "";
     if (!status && j->talk)
         status = td_summary_print(&summary, j->talk);
+    td_free(settings);
     if (!status && j->talk)
         td_profiling_print(j->profiler, j->run, j->talk);
     if (!status && td_argument_flag(j->arguments, "--json"))

@@ -18,6 +18,7 @@ typedef struct layout {
     int32_t *numeric, *categorical, *cross_a, *cross_b; /* field numbers */
     int32_t label;
     double *numbers; /* [n_numeric], of the record at hand; missing: NaN */
+    char first_label[TD_SPAN_SHOWN];
 } layout;
 
 static td_status *check_names(const td_dataset_options *options)
@@ -201,6 +202,8 @@ static td_status *parse_row(td_parse *parse, td_span text, bool *out_good)
                     memcmp(label.data, options->positive, (size_t)label.length) == 0;
     numbers[options->n_numeric] = positive;
     parse->dataset->counts.positive_rows += positive;
+    if (rows->count == 1)
+        (void)td_span_show(label, file->first_label);
     return NULL;
 }
 
@@ -235,18 +238,14 @@ static td_status *prepare(td_parse *parse, layout *file)
     return NULL;
 }
 
-/* A label that never has its positive value is most likely another spelling of it. */
-static td_status *note_labels(const td_dataset_options *options, td_dataset *dataset)
+/* A label that never has its positive value is another spelling of it: all would be told that they are right. */
+static td_status *check_labels(const td_dataset_options *options, const layout *file, const td_dataset *dataset)
 {
     if (!dataset->rows.count || dataset->counts.positive_rows)
         return NULL;
-    char *note = td_format("%s: no row has \"%s\" in column %s, so every label is 0 (data.positive)", options->train,
-                           options->positive, options->label);
-    if (!note)
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a note about labels");
-    td_status *status = td_dataset_add_note(dataset, note);
-    td_free(note);
-    return status;
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: no row has \"%s\" in column %s, so every label would be 0",
+                                   options->train, options->positive, options->label),
+                          "set data.positive to what counts as 1; the first row has \"%s\"", file->first_label);
 }
 
 static td_status *read_dataset(const td_dataset_options *options, td_dataset *dataset)
@@ -262,7 +261,7 @@ static td_status *read_dataset(const td_dataset_options *options, td_dataset *da
     if (!status)
         status = td_parse_files(&parse);
     if (!status)
-        status = note_labels(options, dataset);
+        status = check_labels(options, &file, dataset);
     td_parse_deinit(&parse);
     td_free(file.fields);
     td_free(file.numeric);

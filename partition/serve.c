@@ -252,7 +252,7 @@ static td_status *check_options(const td_train_options *options, bool alone)
     if (options->serve_embedding && (!options->remote || alone))
         return td_status_help(
             TD_ERROR(TD_INVALID_ARGUMENT, "offload.embedding: ps needs servers: start it with mpirun"),
-            "mpirun -n 4 tandem train ..., or in one process: --set offload.embedding=cpu");
+            "mpirun --oversubscribe -n 4 tandem train ..., or in one process: --set offload.embedding=cpu");
     if (!options->remote)
         return TD_ERROR(TD_INVALID_ARGUMENT, "hash tables (td_hash) need who owns them: set td_train_options.remote");
     if (options->stochastic_rounding)

@@ -194,14 +194,15 @@ static void test_keys_of_jobs_are_said_in_one_process(void **state)
     (void)state;
     SUCCEED("train", "x.yaml", "--run", "one", "--set", "train.steps=1", "--set", "ps.servers=2", "--set",
             "ps.spares=1", "--set", "ps.consistency=sync", SCHEDULE);
-    assert_true(says("ps.servers, ps.spares have no effect in one process; as a job: mpirun -n 5 tandem train"));
+    assert_true(says(
+        "ps.servers, ps.spares have no effect in one process; as a job: mpirun --oversubscribe -n 5 tandem train"));
     SUCCEED("train", "x.yaml", "--run", "none", "--set", "train.steps=1", "--set", "ps.consistency=sync", SCHEDULE);
     assert_false(says("no effect"));
     assert_int_equal(RUN("train", "x.yaml", "--run", "stale", "--set", "ps.consistency={stale: 2}", "--set",
                          "ps.cache=1MiB", SCHEDULE),
                      2);
     assert_true(says("ps.consistency is stale, and one process has no other to run ahead of"));
-    assert_true(says("as a job: mpirun -n 2 tandem train"));
+    assert_true(says("as a job: mpirun --oversubscribe -n 2 tandem train"));
     assert_int_not_equal(access("stale", F_OK), 0);
     assert_int_equal(
         RUN("train", "x.yaml", "--run", "served", "--set", "offload.embedding=ps", "--set", "ps.servers=2", SCHEDULE),

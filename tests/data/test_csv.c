@@ -87,14 +87,13 @@ static void test_quotes_line_ends_and_blank_lines(void **state)
         expect_rows(forms[i], 4, sizes, colours, labels);
 }
 
-static void test_a_label_that_is_never_positive_is_noted(void **state)
+static void test_a_label_that_is_never_positive_is_refused(void **state)
 {
     (void)state;
     td_dataset_options options = two_columns(write_text("never.csv", "size,colour,good\n1,a,Yes\n2,b,No\n"));
     td_dataset *dataset = NULL;
-    expect_ok(td_dataset_open(&options, &dataset));
-    assert_non_null(strstr(td_dataset_note(dataset, 0), "no row has \"yes\" in column good, so every label is 0"));
-    td_dataset_destroy(dataset);
+    expect_error(td_dataset_open(&options, &dataset), TD_INVALID_ARGUMENT,
+                 "no row has \"yes\" in column good, so every label would be 0");
     options.positive = "Yes";
     expect_ok(td_dataset_open(&options, &dataset));
     assert_null(td_dataset_note(dataset, 0));
@@ -385,7 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quotes_line_ends_and_blank_lines),
-        cmocka_unit_test(test_a_label_that_is_never_positive_is_noted),
+        cmocka_unit_test(test_a_label_that_is_never_positive_is_refused),
         cmocka_unit_test(test_other_delimiters_and_gzip),
         cmocka_unit_test(test_records_longer_than_the_buffer),
         cmocka_unit_test(test_standardised_columns_have_training_mean_0_and_deviation_1),

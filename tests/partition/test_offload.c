@@ -288,7 +288,7 @@ enum { LAYERS = 12, SLOTS = 4, LAYER = 256 * 256 };
 static td_value many_layers(model *m)
 {
     td_value x = m->x;
-    char name[8];
+    char name[16];
     for (int i = 0; i < LAYERS; i++) {
         (void)snprintf(name, sizeof name, "l%02d", i);
         x = td_tanh(td_linear(x, 256, name));
