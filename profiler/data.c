@@ -26,31 +26,31 @@ static void add_processor(processor *p, const td_trace_event *e)
 
 static void add_event(td_data_view *d, const td_trace_event *e)
 {
-    int64_t ns = e->end_ns - e->begin_ns;
+    int64_t ns = td_ns_minus(e->end_ns, e->begin_ns);
     switch (e->kind) {
     case TD_RECORD_DATA_FETCH:
         d->fetches++;
-        d->fetch_ns += ns;
+        td_ns_add(&d->fetch_ns, ns);
         break;
     case TD_RECORD_DATA_FULL:
-        d->full_ns += ns;
+        td_ns_add(&d->full_ns, ns);
         break;
     case TD_RECORD_QUEUE:
         d->queue_least = d->queue_samples && d->queue_least < (int64_t)e->amount ? d->queue_least : (int64_t)e->amount;
         d->queue_greatest = d->queue_greatest > (int64_t)e->amount ? d->queue_greatest : (int64_t)e->amount;
         d->queue_samples++;
-        d->queue_sum += (int64_t)e->amount;
+        td_ns_add(&d->queue_sum, (int64_t)e->amount);
         d->queue_empty += e->amount == 0;
         d->queue_places = e->id;
         break;
     case TD_RECORD_CHECKPOINT:
-        d->checkpoint_ns += ns;
+        td_ns_add(&d->checkpoint_ns, ns);
         break;
     case TD_RECORD_CALLBACK:
-        d->callback_ns += ns;
+        td_ns_add(&d->callback_ns, ns);
         break;
     case TD_RECORD_FLUSH:
-        d->flush_ns += ns;
+        td_ns_add(&d->flush_ns, ns);
         break;
     default:
         break;
@@ -131,8 +131,8 @@ td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
     out_data->workers = count_workers(view, begin_ns, end_ns);
     for (int64_t i = 0; i < trace->n_steps; i++) {
         int64_t data = trace->steps[i].path_ns[TD_CAUSE_DATA];
-        out_data->waited_ns += trace->steps[i].data_wait_ns;
-        out_data->starved_ns += data;
+        td_ns_add(&out_data->waited_ns, trace->steps[i].data_wait_ns);
+        td_ns_add(&out_data->starved_ns, data);
         out_data->steps[i] = (td_data_step){.ready = -1,
                                             .waited_ns = trace->steps[i].data_wait_ns,
                                             .starved = data > 0 && 20 * data >= trace->steps[i].interval_ns};

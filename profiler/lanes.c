@@ -35,12 +35,12 @@ typedef struct waiting {
 static td_status *add_wait(void *context, const td_segment *segment)
 {
     const waiting *w = context;
-    int64_t ns = (segment->end_ns < w->end_ns ? segment->end_ns : w->end_ns) - segment->begin_ns;
+    int64_t ns = td_ns_minus(segment->end_ns < w->end_ns ? segment->end_ns : w->end_ns, segment->begin_ns);
     if (ns <= 0)
         return NULL;
-    w->lane->waits_ns[segment->cause] += ns;
+    td_ns_add(&w->lane->waits_ns[segment->cause], ns);
     if (segment->cause == TD_CAUSE_SUBGRAPH || segment->cause == TD_CAUSE_COPY)
-        w->lane->by_subgraph_ns[segment->subgraph] += ns;
+        td_ns_add(&w->lane->by_subgraph_ns[segment->subgraph], ns);
     return NULL;
 }
 
@@ -52,16 +52,16 @@ static td_status *explain_idle(const td_step_trace *trace, int64_t index, bounds
     int64_t free_ns = within.begin_ns;
     for (int64_t i = first_after(lane, within.begin_ns); i < lane->n_runs && free_ns < within.end_ns; i++) {
         const td_view_run *run = lane->runs[i];
-        times->busy_ns += shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns);
+        td_ns_add(&times->busy_ns, shared(run->begin_ns, run->end_ns, within.begin_ns, within.end_ns));
         times->tasks += run->begin_ns < within.end_ns;
         if (run->begin_ns > free_ns)
             TD_TRY(td_path_before(trace->view, run, free_ns, add_wait, &w));
         free_ns = run->begin_ns > within.end_ns ? within.end_ns : run->end_ns > free_ns ? run->end_ns : free_ns;
     }
     if (free_ns < within.end_ns)
-        times->waits_ns[TD_CAUSE_UNKNOWN] += within.end_ns - free_ns;
+        td_ns_add(&times->waits_ns[TD_CAUSE_UNKNOWN], td_ns_minus(within.end_ns, free_ns));
     for (int c = 0; c < TD_CAUSES; c++)
-        times->idle_ns += times->waits_ns[c];
+        td_ns_add(&times->idle_ns, times->waits_ns[c]);
     return NULL;
 }
 
@@ -76,7 +76,7 @@ static int64_t overlap(const td_view_lane *a, const td_view_lane *b, bounds with
         int64_t end = x->end_ns < y->end_ns ? x->end_ns : y->end_ns;
         if (begin >= within.end_ns)
             break;
-        sum += end > begin ? shared(begin, end, within.begin_ns, within.end_ns) : 0;
+        td_ns_add(&sum, end > begin ? shared(begin, end, within.begin_ns, within.end_ns) : 0);
         *(x->end_ns <= y->end_ns ? &i : &k) += 1;
     }
     return sum;
@@ -95,7 +95,7 @@ static int64_t hidden(const td_view *view, const td_view_run *copy)
         int64_t first = first_after(lane, copy->begin_ns), end = first + MOST_BESIDE;
         end = end < lane->n_runs ? end : lane->n_runs;
         for (int64_t i = first; i < end && lane->runs[i]->begin_ns < copy->end_ns; i++)
-            sum += shared(copy->begin_ns, copy->end_ns, lane->runs[i]->begin_ns, lane->runs[i]->end_ns);
+            td_ns_add(&sum, shared(copy->begin_ns, copy->end_ns, lane->runs[i]->begin_ns, lane->runs[i]->end_ns));
         most = sum > most ? sum : most;
     }
     return most;
@@ -109,7 +109,7 @@ static void fill_hidden(td_step_trace *trace)
              i++) {
             const int64_t step = trace->steps[i / view->n_micro].step;
             const td_view_run *run = td_view_at(view, td_view_index(view, step, i % view->n_micro), s);
-            trace->subgraphs[s].hidden_ns += run ? hidden(view, run) : 0;
+            td_ns_add(&trace->subgraphs[s].hidden_ns, run ? hidden(view, run) : 0);
         }
 }
 

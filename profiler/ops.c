@@ -31,21 +31,21 @@ static void add_copies(td_op_statistics *s, const td_trace_event *e, int32_t fir
         td_op_row *row = &s->ops.rows[n];
         double share = bytes > 0 ? plan->nodes[n].bytes / bytes : n == first;
         row->count++;
-        row->total_ns += (int64_t)(share * (double)(e->end_ns - e->begin_ns));
-        row->self_ns += (int64_t)(share * (double)(e->end_ns - e->begin_ns));
+        td_ns_add(&row->total_ns, (int64_t)(share * (double)td_ns_minus(e->end_ns, e->begin_ns)));
+        td_ns_add(&row->self_ns, (int64_t)(share * (double)td_ns_minus(e->end_ns, e->begin_ns)));
     }
 }
 
 static void add_event(td_op_statistics *s, const td_trace_event *e, within *thread)
 {
     int32_t node = td_view_node(s->view, e);
-    int64_t ns = e->end_ns - e->begin_ns;
+    int64_t ns = td_ns_minus(e->end_ns, e->begin_ns);
     if (!td_view_counts(s->view, e->step))
         return;
     if (e->kind == TD_RECORD_OP && node >= 0) {
         s->ops.rows[node].count++;
-        s->ops.rows[node].total_ns += ns;
-        s->ops.rows[node].self_ns += ns;
+        td_ns_add(&s->ops.rows[node].total_ns, ns);
+        td_ns_add(&s->ops.rows[node].self_ns, ns);
         *thread = (within){e->end_ns, node};
     } else if (e->kind == TD_RECORD_COPY && node >= 0) {
         add_copies(s, e, node);
@@ -104,8 +104,8 @@ static void merge(const member *members, int64_t n, td_op_rows *out)
                 .name = members[i].name, .device = row->device, .device_index = row->device_index, .node = -1};
         td_op_row *to = &out->rows[out->n - 1];
         to->count += row->count;
-        to->total_ns += row->total_ns;
-        to->self_ns += row->self_ns;
+        td_ns_add(&to->total_ns, row->total_ns);
+        td_ns_add(&to->self_ns, row->self_ns);
         to->flops += row->flops;
         to->bytes += row->bytes;
     }
@@ -133,7 +133,7 @@ static td_status *group(td_op_statistics *s)
             sort(groups[g]);
     }
     for (int64_t i = 0; i < s->ops.n; i++)
-        s->self_ns += s->ops.rows[i].self_ns;
+        td_ns_add(&s->self_ns, s->ops.rows[i].self_ns);
     td_free(members);
     return status;
 }

@@ -45,8 +45,8 @@ static void add_copy(const td_view *view, td_step_times *to, const td_trace_even
     if (subgraph < 0)
         return;
     bool to_host = view->plan->subgraphs[subgraph].lane == TD_TRACE_TO_HOST;
-    *(to_host ? &to->to_host_ns : &to->to_device_ns) += e->end_ns - e->begin_ns;
-    *(to_host ? &to->to_host_bytes : &to->to_device_bytes) += (int64_t)e->amount;
+    td_ns_add(to_host ? &to->to_host_ns : &to->to_device_ns, td_ns_minus(e->end_ns, e->begin_ns));
+    td_ns_add(to_host ? &to->to_host_bytes : &to->to_device_bytes, (int64_t)e->amount);
 }
 
 static void add_to_subgraph(const td_step_trace *trace, const td_trace_event *e)
@@ -59,7 +59,7 @@ static void add_to_subgraph(const td_step_trace *trace, const td_trace_event *e)
     int64_t *const phases[] = {&to->forward_ns, &to->backward_ns, &to->update_ns};
     int64_t *phase = phases[trace->view->plan->nodes[node].phase];
     if (e->kind == TD_RECORD_COPY)
-        to->bytes += (int64_t)e->amount;
+        td_ns_add(&to->bytes, (int64_t)e->amount);
     else
         *phase = td_ns_plus(*phase, td_ns_minus(e->end_ns, e->begin_ns));
 }
@@ -67,7 +67,7 @@ static void add_to_subgraph(const td_step_trace *trace, const td_trace_event *e)
 /* To a step's times, or a micro-step's. */
 static void add_to(const td_view *view, td_step_times *step, const td_trace_event *e)
 {
-    int64_t ns = e->end_ns - e->begin_ns;
+    int64_t ns = td_ns_minus(e->end_ns, e->begin_ns);
     switch (e->kind) {
     case TD_RECORD_OP:
         add_op(view, step, e);
@@ -76,25 +76,25 @@ static void add_to(const td_view *view, td_step_times *step, const td_trace_even
         add_copy(view, step, e);
         break;
     case TD_RECORD_DATA_WAIT:
-        step->data_wait_ns += ns;
+        td_ns_add(&step->data_wait_ns, ns);
         break;
     case TD_RECORD_PULL:
-        step->pull_ns += ns;
+        td_ns_add(&step->pull_ns, ns);
         break;
     case TD_RECORD_PUSH:
-        step->push_ns += ns;
+        td_ns_add(&step->push_ns, ns);
         break;
     case TD_RECORD_ALL_REDUCE:
-        step->all_reduce_ns += ns;
+        td_ns_add(&step->all_reduce_ns, ns);
         break;
     case TD_RECORD_CHECKPOINT:
-        step->checkpoint_ns += ns;
+        td_ns_add(&step->checkpoint_ns, ns);
         break;
     case TD_RECORD_CALLBACK:
-        step->callback_ns += ns;
+        td_ns_add(&step->callback_ns, ns);
         break;
     case TD_RECORD_FLUSH:
-        step->flush_ns += ns;
+        td_ns_add(&step->flush_ns, ns);
         break;
     default:
         break;
@@ -143,13 +143,13 @@ static bool add_runs_of(td_step_trace *trace, td_subgraph_times *times, td_step_
         int64_t ns = td_ns_minus(run->end_ns, run->begin_ns);
         td_step_times *micro = micro_of(trace, step, m);
         times->runs++;
-        times->total_ns += ns;
+        td_ns_add(&times->total_ns, ns);
         for (int i = 0; phase >= 0 && i < 2; i++) {
             td_step_times *to = i ? micro : step;
             int64_t *const phases[] = {to ? &to->forward_ns : NULL, to ? &to->backward_ns : NULL,
                                        to ? &to->update_ns : NULL};
             if (to)
-                *phases[phase] += ns;
+                td_ns_add(phases[phase], ns);
         }
     }
     return times->runs > before;
@@ -208,17 +208,17 @@ typedef struct on_path {
 static td_status *add_segment(void *context, const td_segment *segment)
 {
     on_path *p = context;
-    int64_t ns = segment->end_ns - segment->begin_ns;
-    p->step->path_ns[segment->cause] += ns;
+    int64_t ns = td_ns_minus(segment->end_ns, segment->begin_ns);
+    td_ns_add(&p->step->path_ns[segment->cause], ns);
     bool ran = segment->cause == TD_CAUSE_SUBGRAPH || segment->cause == TD_CAUSE_COPY;
     if (ran)
-        p->trace->subgraphs[segment->subgraph].path_ns += ns;
+        td_ns_add(&p->trace->subgraphs[segment->subgraph].path_ns, ns);
     return NULL;
 }
 
 static td_status *add_micro_segment(void *context, const td_segment *segment)
 {
-    ((td_step_times *)context)->path_ns[segment->cause] += segment->end_ns - segment->begin_ns;
+    td_ns_add(&((td_step_times *)context)->path_ns[segment->cause], td_ns_minus(segment->end_ns, segment->begin_ns));
     return NULL;
 }
 

@@ -23,6 +23,11 @@ static inline int64_t td_ns_minus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
+static inline void td_ns_add(int64_t *sum, int64_t more)
+{
+    *sum = td_ns_plus(*sum, more);
+}
+
 /* A record with times since the trace's first clock reading. */
 typedef struct td_trace_event {
     int64_t begin_ns, end_ns;
