@@ -73,7 +73,7 @@ td_status *td_bench_step(td_bench_engine *engine, td_step_report *out_report)
     double factor = 0.5 + 1e-3 * (double)engine->steps++;
     if (work->scalar)
         TD_TRY(td_session_set_scalar(engine->session, work->scalar, &factor, 1));
-    if (work->window)
-        return td_session_step_window(engine->session, work->batches, work->window, out_report);
+    if (work->options.accumulate > 1) /* the same window each time: the batches are made ready once */
+        return td_session_step_window(engine->session, work->batches, work->options.accumulate, out_report);
     return td_session_step(engine->session, &work->batches[engine->steps % TD_WORKLOAD_BATCHES], out_report);
 }

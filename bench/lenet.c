@@ -68,8 +68,7 @@ td_status *td_bench_lenet(const td_bench_case *self, const td_bench_request *req
     TD_TRY(td_bench_has_not(self, "--bag", (double)request->bag));
     TD_TRY(td_bench_has_not(self, "--alpha", request->alpha));
     out->samples = batch * micro;
-    if (micro > 1)
-        out->window = out->options.accumulate = (int32_t)micro;
+    out->options.accumulate = (int32_t)micro;
     out->runs = micro > 1 ? 50 : 100;
     TD_TRY(fill_batches(out, batch));
     build_model(out, batch);

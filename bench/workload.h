@@ -17,7 +17,6 @@ struct td_workload {
     int64_t n_owned, owned_capacity;
     const char *scalar; /* set to another number before every step, within its time; NULL: none */
     bool planning;      /* what is timed is making the plan, with options and device, not a step of it */
-    int32_t window;     /* a step takes so many batches, the first ones; 0: one, each in its turn */
     int32_t warm_up, runs;
     int64_t samples; /* of a batch: gives samples_per_s; 0: does not */
     int64_t ops;     /* gives us_per_op; 0: does not */

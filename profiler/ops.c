@@ -24,15 +24,17 @@ static void add_copies(td_op_statistics *s, const td_trace_event *e, int32_t fir
 {
     const td_trace_plan *plan = s->view->plan;
     int32_t begin = s->view->first_node[plan->nodes[first].subgraph];
+    const int64_t ns = td_ns_minus(e->end_ns, e->begin_ns);
     double bytes = 0;
     for (int32_t n = begin; n >= 0; n = s->view->next_node[n])
         bytes += plan->nodes[n].bytes;
     for (int32_t n = begin; n >= 0; n = s->view->next_node[n]) {
         td_op_row *row = &s->ops.rows[n];
         double share = bytes > 0 ? plan->nodes[n].bytes / bytes : n == first;
+        const int64_t part = share < 1 ? (int64_t)(share * (double)ns) : ns; /* 2^63 - 1 of a file is no double */
         row->count++;
-        td_ns_add(&row->total_ns, (int64_t)(share * (double)td_ns_minus(e->end_ns, e->begin_ns)));
-        td_ns_add(&row->self_ns, (int64_t)(share * (double)td_ns_minus(e->end_ns, e->begin_ns)));
+        td_ns_add(&row->total_ns, part);
+        td_ns_add(&row->self_ns, part);
     }
 }
 
