@@ -14,24 +14,33 @@ static td_status *no_memory(void)
     return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for JSON");
 }
 
+/* Lines of text, the caller's; NULL: no memory. Takes `json`. */
+static char *text_of(json_t *json)
+{
+    char *text = json ? json_dumps(json, FORMAT) : NULL;
+    json_decref(json);
+    char *whole = text ? td_format("%s\n", text) : NULL;
+    free(text); /* jansson's own allocation */
+    return whole;
+}
+
+/* Whole, not piece by piece: mpirun gives each rank a terminal, where every line would be a write of its own. */
 td_status *td_json_print(json_t *json, FILE *out)
 {
-    if (!json)
+    char *text = text_of(json);
+    if (!text)
         return no_memory();
-    int failed = json_dumpf(json, out, FORMAT) || fputc('\n', out) == EOF;
-    json_decref(json);
+    bool failed = fputs(text, out) == EOF || fflush(out) == EOF;
+    td_free(text);
     return failed ? TD_ERROR(TD_IO, "cannot write JSON") : NULL;
 }
 
 td_status *td_json_write(json_t *json, const char *folder, const char *name)
 {
     char *path = td_format("%s/%s", folder, name);
-    char *text = json ? json_dumps(json, FORMAT) : NULL;
-    json_decref(json);
-    char *whole = text ? td_format("%s\n", text) : NULL;
-    free(text); /* jansson's own allocation */
-    td_status *status = path && whole ? td_file_write(path, whole, strlen(whole)) : no_memory();
-    td_free(whole);
+    char *text = text_of(json);
+    td_status *status = path && text ? td_file_write(path, text, strlen(text)) : no_memory();
+    td_free(text);
     td_free(path);
     return status;
 }
