@@ -10,7 +10,7 @@
 
 static td_status *parse(td_board_trace *t)
 {
-    return t->parsed ? NULL : td_analysis_create_of(t->job, -1, -1, &t->parsed);
+    return t->parsed ? NULL : td_analysis_create_of(t->job, (td_whose){-1, -1}, -1, &t->parsed);
 }
 
 td_status *td_board_analysis_of(td_board *board, const td_board_request *request, const td_analysis **out_analysis)
@@ -139,11 +139,13 @@ TD_BOARD_HANDLER(get_timeline)
     double to = td_board_number(request, "to", (double)end, from, 9e18),
            pixels = td_board_number(request, "pixels", 1200, 1, 8000);
     range r = {(int64_t)from, (int64_t)to, (int64_t)((to - from) / pixels)};
-    td_string_format(
-        out,
-        "{\"begin\":%lld,\"end\":%lld,\"from\":%lld,\"to\":%lld,\"events\":%lld,\"dropped\":%llu,\"cut\":%s,\"rows\":[",
-        (long long)begin, (long long)end, (long long)r.from, (long long)r.to, (long long)trace->n_events,
-        (unsigned long long)trace->dropped, trace->cut ? "true" : "false");
+    td_string_format(out,
+                     "{\"begin\":%lld,\"end\":%lld,\"from\":%lld,\"to\":%lld,\"events\":%lld,\"dropped\":%llu,\"cut\":%"
+                     "s,\"threads\":%lld,"
+                     "\"threads_left_out\":%lld,\"rows\":[",
+                     (long long)begin, (long long)end, (long long)r.from, (long long)r.to, (long long)trace->n_events,
+                     (unsigned long long)trace->dropped, trace->cut ? "true" : "false", (long long)trace->n_threads,
+                     (long long)td_board_threads_left_out(trace));
     for (int64_t i = 0; i < t->n_rows; i++) {
         td_string_append(out, i ? "," : "");
         put_row(out, trace, &t->rows[i], &r);

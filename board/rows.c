@@ -12,6 +12,12 @@
 #include "board/traces.h"
 
 enum { MOST_ROWS = 4096, MOST_OVERLAPPING = 16, DEPTHS = TD_BOARD_DEPTHS, MOST_SHARES = TD_MOST_HELPERS + 1 };
+enum { MOST_THREADS = MOST_ROWS / DEPTHS };
+
+int64_t td_board_threads_left_out(const td_trace *trace)
+{
+    return trace->n_threads > MOST_THREADS ? trace->n_threads - MOST_THREADS : 0;
+}
 
 td_board_depth td_board_depth_of(const td_trace_event *event)
 {
@@ -137,7 +143,7 @@ static void *take_shares(void *argument)
     return NULL;
 }
 
-/* Threads to the share that has fewest events by then; those beyond the rows that there may be to none. */
+/* Threads to the share that has fewest events by then; those beyond MOST_THREADS to none. */
 static void deal_out(laying *l)
 {
     enum { NONE = UINT8_MAX };
@@ -146,7 +152,7 @@ static void deal_out(laying *l)
         for (int i = 1; i < l->n_shares; i++)
             least = l->shares[i].n_events < least->n_events ? &l->shares[i] : least;
         least->n_events += l->trace->threads[t].n_events;
-        l->share_of[t] = t < MOST_ROWS / DEPTHS ? (uint8_t)(least - l->shares) : NONE;
+        l->share_of[t] = t < MOST_THREADS ? (uint8_t)(least - l->shares) : NONE;
     }
 }
 

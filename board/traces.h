@@ -70,6 +70,8 @@ td_status *td_board_analysis_of(td_board *board, const td_board_request *request
 /* rows.c: the rows of a trace, with their levels, by rank, thread and depth: the same ones whatever `helpers`, the number of further
  * threads that make them. */
 td_status *td_board_make_rows(const td_trace *trace, int helpers, td_board_row **out_rows, int64_t *out_n) TD_MUST_USE;
+/* Threads of a trace that get no row: those beyond as many as a timeline has. */
+int64_t td_board_threads_left_out(const td_trace *trace);
 td_board_depth td_board_depth_of(const td_trace_event *event);
 void td_board_free_rows(td_board_row *rows, int64_t n);
 /* levels.c: fills in the levels of a row whose events are there. */

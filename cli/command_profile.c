@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/profile_self_test.h"
@@ -48,10 +49,12 @@ static td_status *open_trace(const char *path, opened *o)
 
 static td_status *analyse(const td_arguments *arguments, opened *o)
 {
-    int64_t window = -1, rank = -1;
+    int64_t window = -1, rank = -1, worker = -1;
     TD_TRY(number_of(arguments, "--window", -1, &window));
     TD_TRY(number_of(arguments, "--rank", -1, &rank));
-    return td_status_prefix(td_analysis_create_of(o->job, (int32_t)rank, (int32_t)window, &o->analysis), "%s", o->path);
+    TD_TRY(number_of(arguments, "--worker", -1, &worker));
+    td_whose whose = {.rank = (int32_t)rank, .worker = (int32_t)worker};
+    return td_status_prefix(td_analysis_create_of(o->job, whose, (int32_t)window, &o->analysis), "%s", o->path);
 }
 
 /* ---- exports ---------------------------------------------------------------------------------------------------------------------- */
@@ -137,7 +140,7 @@ static td_status *show(const td_arguments *arguments, opened *o)
         return td_profile_print_step(o->analysis, step, arguments->out);
     if (td_argument_flag(arguments, "--op-info"))
         return td_profile_print_op_info(o->analysis, arguments->out);
-    TD_TRY(td_profile_print_steps(o->analysis->steps, arguments->out));
+    TD_TRY(td_profile_print_steps(o->analysis, arguments->out));
     TD_TRY(td_profile_print_micros(o->analysis->steps, o->analysis->steps->micro_average, arguments->out));
     TD_TRY(td_profile_print_overlaps(o->analysis->overlaps, -1, arguments->out));
     if (o->analysis->ranks)
@@ -161,19 +164,34 @@ static td_status *share_of(const td_arguments *arguments, double *out)
     return NULL;
 }
 
+/* Times of different work say nothing about each other: nobody should be told that one is faster. */
+static td_status *check_work(const td_arguments *arguments, const opened *before, const opened *after,
+                             const td_diff *diff)
+{
+    char text[1024];
+    if (diff->same_work || td_argument_flag(arguments, "--anyway"))
+        return NULL;
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s and %s recorded different work: %s", before->path,
+                                   after->path, td_diff_unlike_text(diff, true, text, sizeof text)),
+                          "to compare their times all the same: --anyway");
+}
+
 static td_status *show_diff(const td_arguments *arguments, const opened *before, const opened *after)
 {
     td_diff *diff = NULL;
     double least = 0;
     TD_TRY(share_of(arguments, &least));
     TD_TRY(td_diff_create(before->analysis, after->analysis, least, &diff));
-    td_status *status = td_argument_flag(arguments, "--json") ? td_profile_print_diff_json(diff, arguments->out)
-                                                              : td_profile_print_diff(diff, arguments->out);
+    const td_diff_row *step = &diff->rows[0];
+    td_status *status = check_work(arguments, before, after, diff);
+    if (!status)
+        status = td_argument_flag(arguments, "--json") ? td_profile_print_diff_json(diff, arguments->out)
+                                                       : td_profile_print_diff(diff, arguments->out);
     if (!status && diff->slower)
-        status =
-            TD_ERROR(TD_DATA_ERROR, "%s: a step takes %.3g ms, %.3g more than in %s; noise would be %.3g", after->path,
-                     1e-6 * diff->rows[0].after_ns, 1e-6 * (diff->rows[0].after_ns - diff->rows[0].before_ns),
-                     before->path, 1e-6 * diff->rows[0].band_ns);
+        status = TD_ERROR(TD_DATA_ERROR, "%s: a step takes %s, %s more than in %s; up to %s would be noise",
+                          after->path, td_format_seconds((td_unit_text){0}.text, 1e-9 * step->after_ns),
+                          td_format_seconds((td_unit_text){0}.text, 1e-9 * (step->after_ns - step->before_ns)),
+                          before->path, td_format_seconds((td_unit_text){0}.text, 1e-9 * step->band_ns));
     td_diff_destroy(diff);
     return status;
 }
@@ -224,8 +242,10 @@ static const td_command_option options[] = {
     {"--csv", "DIR", "write step trace, op details and op types as CSV, in the columns of MindSpore's profiler"},
     {"--html", "FILE", "write the report as one page"},
     {"--least", "SHARE", "diff: smaller differences never count (0.02)"},
+    {"--anyway", NULL, "diff: recordings of different work too, such as of two models"},
     {"--self-test", NULL, "measure what recording costs here"},
     {"--rank", "N", "of a job under mpirun: the rank whose steps are shown; without it the first"},
+    {"--worker", "N", "of a job: the worker whose steps are shown, where a rank runs several since another was lost"},
     {"--window", "N", "which recorded window of the trace, from 0; without it the last"},
     TD_OPTION_JSON,
     {NULL, NULL, NULL},
@@ -233,14 +253,16 @@ static const td_command_option options[] = {
 
 static const char *const notes[] = {
     "RUN: a folder of tandem train --profile; its newest trace is shown. TRACE: a .tdt file.",
-    "diff ends with code 1 when the step takes longer beyond noise (docs/profiler.md).",
+    "diff ends with code 1 when the step takes longer beyond noise, with 2 when the recordings are of different work "
+    "(docs/profiler.md).",
     NULL,
 };
 
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
-    .usage = "RUN|TRACE [--step N] [--curves] [--op-info] [--rank N] [--window N] [--json] | diff BEFORE AFTER | "
+    .usage = "RUN|TRACE [--step N] [--curves] [--op-info] [--rank N | --worker N] [--window N] [--json] | diff BEFORE "
+             "AFTER | "
              "--self-test",
     .least = 0,
     .most = 3,

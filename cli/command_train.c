@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "base/string.h"
 #include "base/thread.h"
 #include "cli/command.h"
@@ -66,6 +67,7 @@ typedef struct further {
 static void *further_main(void *argument)
 {
     further *f = argument;
+    td_record_name_thread("run, worker %d", td_job_worker(f->job.distributed.job));
     f->status = train(&f->job);
     if (!f->status || td_status_code(f->status) == TD_CANCELLED) {
         td_status_destroy(f->status);

@@ -11,9 +11,20 @@ static const char *time_text(char *text, double ns)
     return ns < 0 ? "absent" : ns > 0 ? td_format_seconds(text, 1e-9 * ns) : "-";
 }
 
+/* What was compared, before any number. */
+static void print_unlike(const td_diff *diff, FILE *out)
+{
+    char work[1024], how[1024];
+    (void)td_diff_unlike_text(diff, true, work, sizeof work);
+    (void)td_diff_unlike_text(diff, false, how, sizeof how);
+    fprintf(out, "%s%s, done %s%s\n", *work ? "different work: " : "the same work", work,
+            *how ? "otherwise: " : "alike", how);
+}
+
 td_status *td_profile_print_diff(const td_diff *diff, FILE *out)
 {
     td_table table;
+    print_unlike(diff, out);
     td_table_init(&table, 6);
     for (int i = 1; i < 5; i++)
         table.right[i] = true;
@@ -41,5 +52,12 @@ td_status *td_profile_print_diff_json(const td_diff *diff, FILE *out)
         json_object_set_new(json, "after_ms", row->after_ns < 0 ? json_null() : json_real(1e-6 * row->after_ns));
         json_array_append_new(rows, json);
     }
-    return td_json_print(json_pack("{s:b, s:o}", "slower", (int)diff->slower, "rows", rows), out);
+    json_t *unlike = json_array();
+    for (int32_t i = 0; i < diff->n_unlike; i++)
+        json_array_append_new(unlike, json_pack("{s:s, s:b, s:s, s:s}", "what", diff->unlike[i].what, "work",
+                                                (int)diff->unlike[i].is_work, "before", diff->unlike[i].before, "after",
+                                                diff->unlike[i].after));
+    return td_json_print(json_pack("{s:b, s:b, s:o, s:o}", "slower", (int)diff->slower, "same_work",
+                                   (int)diff->same_work, "differences", unlike, "rows", rows),
+                         out);
 }

@@ -45,7 +45,7 @@ static void print_problems(const td_ranks *ranks, FILE *out)
         const td_rank_trace *r = &ranks->job->ranks[i];
         if (*r->problem)
             fprintf(out, "  rank %d: %s\n", r->rank, r->problem);
-        else if (r->trace && r->trace->cut)
+        else if (r->trace && !r->shares && r->trace->cut)
             fprintf(out, "  rank %d: its trace is cut off after %" PRId64 " events: this is what there is before\n",
                     r->rank, r->trace->n_events);
     }
@@ -61,7 +61,8 @@ static void print_staleness(const td_ranks *ranks, FILE *out)
         const int64_t n = td_rank_behind(t, &mean, &most);
         if (!n)
             continue;
-        fprintf(out, "  pulls of rank %d were behind by %.2g windows in the mean:", ranks->job->ranks[i].rank, mean);
+        fprintf(out, "  pulls of rank %d (%s) were behind by %.2g windows in the mean:", ranks->job->ranks[i].rank,
+                ranks->job->ranks[i].role, mean);
         for (int32_t k = 0, told = 0; k <= most; k++)
             if (t->behind[k])
                 fprintf(out, "%s %.0f %% by %d%s", told++ ? "," : "", 100 * (double)t->behind[k] / (double)n, k,
@@ -73,7 +74,7 @@ static void print_staleness(const td_ranks *ranks, FILE *out)
 static void print_keys(const td_ranks *ranks, FILE *out)
 {
     for (int64_t k = 0; k < ranks->n_keys; k++)
-        fprintf(out, "  ids of %s: %.3g to a row of their batch\n", ranks->keys[k].tables,
+        fprintf(out, "  ids of %s: each row of a batch is named %.3g times\n", ranks->keys[k].tables,
                 (double)ranks->keys[k].ids / (double)ranks->keys[k].distinct);
 }
 

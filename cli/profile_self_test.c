@@ -6,15 +6,26 @@
 
 #include "base/clock.h"
 #include "base/record.h"
+#include "base/units.h"
 #include "bench/engine.h"
 #include "cli/json.h"
 
 enum { BLOCKS = 12, STEPS = 20, MOST = BLOCKS * STEPS, HOOKS = 1000000 };
 
+/* A model's step. */
+typedef struct step_cost {
+    const char *name;  /* as people say it */
+    const char *bench; /* the case */
+    int64_t
+        rows; /* of its tables: fewer than the case's own have as many ops and a step that is rather shorter; 0: its own */
+    int32_t timed; /* steps */
+    double events, ms, share;
+} step_cost;
+
 typedef struct cost {
-    double event_ns, off_ns, step_share;
-    double chain_events, step_events; /* of a step */
-    double step_ms;
+    double event_ns, off_ns;
+    double chain_events; /* of a step */
+    step_cost steps[2];
 } cost;
 
 static int ascending(const void *a, const void *b)
@@ -82,27 +93,26 @@ static td_status *measure_event(cost *out)
     return status;
 }
 
-static td_status *time_step(td_bench_engine *engine, cost *out)
+static td_status *time_step(td_bench_engine *engine, double event_ns, step_cost *out)
 {
-    enum { TIMED = 8 };
-    double ns[TIMED];
+    double ns[MOST];
     TD_TRY(run_steps(engine, 2, ns));
     td_record_switch(true);
-    td_status *status = run_steps(engine, TIMED, ns);
+    td_status *status = run_steps(engine, out->timed, ns);
     td_record_switch(false);
-    out->step_events = (double)take_records() / TIMED;
-    out->step_ms = 1e-6 * median(ns, TIMED);
-    out->step_share = 1e-6 * out->step_events * out->event_ns / out->step_ms;
-    return status;
+    out->events = (double)take_records() / out->timed;
+    TD_TRY(status);
+    out->ms = 1e-6 * median(ns, out->timed);
+    out->share = 1e-6 * out->events * event_ns / out->ms;
+    return NULL;
 }
 
-/* The tables are smaller than the case's own: fewer bytes to fill, as many ops, a step that is rather shorter. */
-static td_status *measure_step(cost *out)
+static td_status *measure_step(double event_ns, step_cost *out)
 {
     td_bench_engine engine;
-    td_bench_request request = {.no_bound = true, .rows = 20000};
-    TD_TRY(td_bench_open(td_bench_find("dlrm.kaggle"), &request, &engine));
-    td_status *status = time_step(&engine, out);
+    td_bench_request request = {.no_bound = true, .rows = out->rows};
+    TD_TRY(td_bench_open(td_bench_find(out->bench), &request, &engine));
+    td_status *status = time_step(&engine, event_ns, out);
     td_bench_close(&engine);
     return status;
 }
@@ -120,25 +130,44 @@ static double measure_off(void)
     return best;
 }
 
+/* `step_share` is the larger one. */
+static td_status *print_json(const cost *c, int models, FILE *out)
+{
+    double most = 0;
+    json_t *steps = json_array();
+    for (int i = 0; i < models; i++) {
+        const step_cost *s = &c->steps[i];
+        most = s->share > most ? s->share : most;
+        json_array_append_new(steps, json_pack("{s:s, s:f, s:f, s:f}", "case", s->bench, "events", s->events, "step_ms",
+                                               s->ms, "share", s->share));
+    }
+    return td_json_print(json_pack("{s:f, s:f, s:f, s:f, s:o, s:s}", "event_ns", c->event_ns, "off_ns", c->off_ns,
+                                   "step_share", most, "chain_events", c->chain_events, "steps", steps, "clock",
+                                   td_ticks_name()),
+                         out);
+}
+
 td_status *td_profile_self_test(bool json, FILE *out)
 {
-    cost c = {0};
+    enum { MODELS = 2 };
+    cost c = {.steps = {{.name = "DLRM", .bench = "dlrm.kaggle", .rows = 20000, .timed = 8},
+                        {.name = "GPT", .bench = "gpt.fp32", .timed = 3}}};
     if (!td_record_open(TD_RECORD_MOST_PER_RING))
         return TD_ERROR(TD_OUT_OF_MEMORY, "no address space for the rings of records");
     c.off_ns = measure_off();
     TD_TRY(measure_event(&c));
-    TD_TRY(measure_step(&c));
+    for (int i = 0; i < MODELS; i++)
+        TD_TRY(measure_step(c.event_ns, &c.steps[i]));
     if (json)
-        return td_json_print(json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "event_ns", c.event_ns, "off_ns",
-                                       c.off_ns, "step_share", c.step_share, "chain_events", c.chain_events,
-                                       "step_events", c.step_events, "step_ms", c.step_ms, "clock", td_ticks_name()),
-                             out);
+        return print_json(&c, MODELS, out);
     fprintf(
         out,
         "an event takes %.1f ns (dispatch.chain250, %.0f events a step, recording on against off), a hook that is off "
         "%.2f ns; clock: %s\n",
         c.event_ns, c.chain_events, c.off_ns, td_ticks_name());
-    fprintf(out, "a DLRM step of %.3g ms records %.0f events: %.4f %% of it\n", c.step_ms, c.step_events,
-            100 * c.step_share);
+    for (int i = 0; i < MODELS; i++)
+        fprintf(out, "a %s step of %s records %.0f events: %.4f %% of it\n", c.steps[i].name,
+                td_format_seconds((td_unit_text){0}.text, 1e-3 * c.steps[i].ms), c.steps[i].events,
+                100 * c.steps[i].share);
     return NULL;
 }

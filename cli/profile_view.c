@@ -14,8 +14,21 @@
 
 /* ---- the head ------------------------------------------------------------------------------------------------------------------- */
 
-static void print_head(const td_step_trace *trace, FILE *out)
+/* Of a job: whose steps these are. */
+static void print_whose(const td_ranks *ranks, const td_view *view, FILE *out)
 {
+    const td_rank_trace *place = ranks ? td_ranks_place(ranks, view->trace, view->plan->worker) : NULL;
+    if (!place)
+        return;
+    const td_rank_trace *end = ranks->job->ranks + ranks->job->n;
+    const bool several = place->shares || (place + 1 < end && place[1].shares);
+    fprintf(out, "  of rank %d (%s%s%s); --rank N%s shows another's\n", place->rank, place->role,
+            *place->host ? " on " : "", place->host, several ? ", or --worker N of a rank that runs several," : "");
+}
+
+static void print_head(const td_analysis *analysis, FILE *out)
+{
+    const td_step_trace *trace = analysis->steps;
     const td_trace *all = trace->view->trace;
     const td_step_times *a = &trace->average;
     td_cell step, rate, data;
@@ -25,6 +38,7 @@ static void print_head(const td_step_trace *trace, FILE *out)
             td_format_seconds(step.text, 1e-9 * (double)a->interval_ns),
             td_format_count(rate.text, a->interval_ns ? 1e9 * (double)a->samples / (double)a->interval_ns : 0),
             td_cell_share(&data, (double)a->path_ns[TD_CAUSE_DATA], (double)a->interval_ns));
+    print_whose(analysis->ranks, trace->view, out);
     const json_t *recovery = json_object_get(all->info, "recovery");
     const char *loss = json_string_value(json_object_get(recovery, "loss"));
     const char *ended = json_string_value(json_object_get(all->info, "ended_by"));
@@ -105,15 +119,25 @@ static td_status *print_path(const td_step_trace *trace, td_subgraph_times *cons
     return td_table_print(&table, "  ", out);
 }
 
+/* Whether some subgraph pulls, pushes or sums. */
+static bool has_ranks(const td_step_trace *trace)
+{
+    for (int32_t s = 0; s < trace->view->plan->n_subgraphs; s++)
+        if (trace->subgraphs[s].ranks_ns)
+            return true;
+    return false;
+}
+
 static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
 {
     const td_trace_plan *plan = trace->view->plan;
+    const bool ranks = has_ranks(trace);
     td_table table;
-    td_cell t[5];
-    td_table_init(&table, 7);
-    for (int i = 2; i < 7; i++)
+    td_cell t[6];
+    td_table_init(&table, ranks ? 8 : 7);
+    for (int i = 2; i < 8; i++)
         table.right[i] = true;
-    td_table_row(&table, "subgraph", "device", "a step", "forward", "backward", "update", "planned");
+    td_table_row(&table, "subgraph", "device", "a step", "forward", "backward", "update", "planned", "ranks");
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *times = &trace->subgraphs[s];
         double n = (double)(times->steps ? times->steps : 1);
@@ -123,7 +147,8 @@ static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
             &table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name,
             td_cell_time(&t[0], (double)times->total_ns / n), td_cell_time(&t[1], (double)times->forward_ns / n),
             td_cell_time(&t[2], (double)times->backward_ns / n), td_cell_time(&t[3], (double)times->update_ns / n),
-            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6 * (double)times->runs / n));
+            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6 * (double)times->runs / n),
+            td_cell_time(&t[5], (double)times->ranks_ns / n));
     }
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
@@ -224,11 +249,12 @@ static td_status *print_lanes(const td_step_trace *trace, FILE *out)
     return td_table_print(&table, "  ", out);
 }
 
-td_status *td_profile_print_steps(const td_step_trace *trace, FILE *out)
+td_status *td_profile_print_steps(const td_analysis *analysis, FILE *out)
 {
+    const td_step_trace *trace = analysis->steps;
     td_subgraph_times **sorted = NULL;
     TD_TRY(sorted_subgraphs(trace, &sorted));
-    print_head(trace, out);
+    print_head(analysis, out);
     td_status *status = print_path(trace, sorted, out);
     if (!status)
         status = print_subgraphs(trace, out);

@@ -7,7 +7,7 @@
 #include "profiler/diff.h"
 
 /* The steps, where their time went, subgraphs, copies, lanes. */
-td_status *td_profile_print_steps(const td_step_trace *trace, FILE *out) TD_MUST_USE;
+td_status *td_profile_print_steps(const td_analysis *analysis, FILE *out) TD_MUST_USE;
 /* One step: its numbers and its critical path, piece by piece. */
 td_status *td_profile_print_step(const td_analysis *analysis, int64_t step, FILE *out) TD_MUST_USE;
 

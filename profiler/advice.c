@@ -34,6 +34,12 @@ const char *td_advice_help(td_advice_rule rule)
     return rules[rule].help;
 }
 
+double td_advice_share(const td_analysis *analysis, double ns)
+{
+    const double interval = (double)analysis->steps->average.interval_ns;
+    return interval > 0 ? ns / interval : 0;
+}
+
 void td_advice_give(td_advice_list *list, td_advice_rule rule, double measured, double gain_ns, const char *format, ...)
 {
     va_list arguments;
@@ -67,12 +73,12 @@ void td_advise(const td_analysis *analysis, td_advice_list *out_list)
         qsort(out_list->items, (size_t)out_list->n, sizeof *out_list->items, by_gain);
 }
 
-td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis)
+static td_status *create(const td_trace *trace, int32_t window, int32_t worker, td_analysis **out_analysis)
 {
     td_analysis *a = NULL;
     *out_analysis = NULL;
     TD_TRY(TD_NEW(a, 1));
-    td_status *status = td_view_create(trace, window, &a->view);
+    td_status *status = td_view_create_of(trace, window, worker, &a->view);
     if (!status)
         status = td_step_trace_create(a->view, &a->steps);
     if (!status)
@@ -90,6 +96,11 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
     return status;
 }
 
+td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis)
+{
+    return create(trace, window, -1, out_analysis);
+}
+
 static bool has_trained(const td_rank_trace *rank)
 {
     return rank && rank->trace && rank->trace->n_windows && rank->trace->n_plans;
@@ -105,18 +116,32 @@ static const td_rank_trace *choose_rank(const td_job_traces *job)
     return opened;
 }
 
-td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t window, td_analysis **out_analysis)
+static td_status *find_place(const td_job_traces *job, td_whose whose, const td_rank_trace **out)
 {
-    const td_rank_trace *of = rank < 0 ? choose_rank(job) : td_rank_trace_of(job, rank);
+    *out = whose.worker >= 0 ? td_rank_trace_of_worker(job, whose.worker)
+           : whose.rank >= 0 ? td_rank_trace_of(job, whose.rank)
+                             : choose_rank(job);
+    if (*out && whose.worker >= 0 && whose.rank >= 0 && (*out)->rank != whose.rank)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "worker %d is of rank %d, not %d", whose.worker, (*out)->rank, whose.rank);
+    if (*out)
+        return NULL;
+    return whose.worker >= 0
+               ? TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no worker %d that trained", whose.worker)
+               : TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no rank %d: it has 0 to %d", whose.rank,
+                          job->n ? job->ranks[job->n - 1].rank : 0);
+}
+
+td_status *td_analysis_create_of(const td_job_traces *job, td_whose whose, int32_t window, td_analysis **out_analysis)
+{
+    const td_rank_trace *of = NULL;
     *out_analysis = NULL;
-    if (!of)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "the recording has no rank %d: it has %d", rank, job->n);
+    TD_TRY(find_place(job, whose, &of));
     if (!of->trace)
         return TD_ERROR(TD_DATA_ERROR, "rank %d has no trace that can be read: %s", of->rank, of->problem);
     if (of->trace->n_windows && !of->trace->n_plans)
         return TD_ERROR(TD_INVALID_ARGUMENT, "rank %d (%s) ran no steps of its own: the table of ranks has what it did",
                         of->rank, of->role);
-    TD_TRY(td_analysis_create(of->trace, window, out_analysis));
+    TD_TRY(create(of->trace, window, of->worker, out_analysis));
     td_status *status = job->n > 1 ? td_ranks_create(job, window, &(*out_analysis)->ranks) : NULL;
     if (status) {
         td_analysis_destroy(*out_analysis);

@@ -5,6 +5,7 @@
 #ifndef TANDEM_PROFILER_ADVICE_H
 #define TANDEM_PROFILER_ADVICE_H
 
+#include "base/units.h"
 #include "profiler/data.h"
 #include "profiler/memory.h"
 #include "profiler/ops.h"
@@ -24,8 +25,13 @@ typedef struct td_analysis {
 } td_analysis;
 
 td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis **out_analysis) TD_MUST_USE;
-/* Of one rank of a job, and all ranks beside each other; rank -1: the one that was opened, or the first that trained. Borrows the job. */
-td_status *td_analysis_create_of(const td_job_traces *job, int32_t rank, int32_t window,
+/* Whose steps of a job: -1 where it does not matter. */
+typedef struct td_whose {
+    int32_t rank, worker;
+} td_whose;
+/* Of one rank of a job, or one worker, and all ranks beside each other. Neither given: the rank that was opened, or the first that
+ * trained; of a rank of several workers the first. Borrows the job. */
+td_status *td_analysis_create_of(const td_job_traces *job, td_whose whose, int32_t window,
                                  td_analysis **out_analysis) TD_MUST_USE;
 void td_analysis_destroy(td_analysis *analysis);
 
@@ -55,6 +61,10 @@ typedef enum td_advice_rule {
 const char *td_advice_name(td_advice_rule rule);
 double td_advice_threshold(td_advice_rule rule);
 const char *td_advice_help(td_advice_rule rule);
+/* A time as its reader has it, "7.08 ms": lives until the end of the block. */
+#define TD_ADVICE_TIME(ns) td_format_seconds((td_unit_text){0}.text, 1e-9 * (double)(ns))
+/* Of a step's interval, on average. */
+double td_advice_share(const td_analysis *analysis, double ns);
 /* Speaks when `measured` is above the rule's threshold. */
 void td_advice_give(td_advice_list *list, td_advice_rule rule, double measured, double gain_ns, const char *format, ...)
     TD_PRINTF(5, 6);

@@ -3,15 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "profiler/advice.h"
-
-#define MS(ns) (1e-6 * (double)(ns))
-
-static double share_of(const td_analysis *a, double ns)
-{
-    return a->steps->average.interval_ns > 0 ? ns / (double)a->steps->average.interval_ns : 0;
-}
 
 /* ---- balance ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -51,24 +43,25 @@ static void advise_balance(const td_analysis *a, td_advice_list *list)
         most = most < 0 || busy_of(a, d) > busy_of(a, most) ? d : most;
         least = least < 0 || busy_of(a, d) < busy_of(a, least) ? d : least;
     }
-    if (most == least || most < 0 || share_of(a, busy_of(a, most)) < 0.6)
+    if (most == least || most < 0 || td_advice_share(a, busy_of(a, most)) < 0.6)
         return;
     double gain = (busy_of(a, most) - busy_of(a, least)) / 2;
     const td_op_row *row = best_to_move(a, most, gain);
     if (row)
         td_advice_give(
-            list, TD_ADVICE_unbalanced_cut, share_of(a, gain), (double)row->self_ns / (double)a->ops->steps,
-            "%s works %.3g ms of a step, %s %.3g: balance would save up to %.3g ms; move %s \"%s\" to %s first: "
-            "%.3g ms there now, %.2g flops a byte",
-            plan->devices[most].name, MS(busy_of(a, most)), plan->devices[least].name, MS(busy_of(a, least)), MS(gain),
-            row->op, row->name, plan->devices[least].name, MS(row->self_ns) / (double)a->ops->steps,
-            row->flops / row->bytes);
+            list, TD_ADVICE_unbalanced_cut, td_advice_share(a, gain), (double)row->self_ns / (double)a->ops->steps,
+            "%s works %s of a step, %s %s: balance would save up to %s; move %s \"%s\" to %s first: it takes %s now, "
+            "%.2g flops a byte",
+            plan->devices[most].name, TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name,
+            TD_ADVICE_TIME(busy_of(a, least)), TD_ADVICE_TIME(gain), row->op, row->name, plan->devices[least].name,
+            TD_ADVICE_TIME(row->self_ns / a->ops->steps), row->flops / row->bytes);
     else
-        td_advice_give(
-            list, TD_ADVICE_unbalanced_cut, share_of(a, gain), gain,
-            "%s works %.3g ms of a step, %s %.3g: balance would save up to %.3g ms, but no single op there is "
-            "small enough and free to move; a smaller share of the batch or another model cut would",
-            plan->devices[most].name, MS(busy_of(a, most)), plan->devices[least].name, MS(busy_of(a, least)), MS(gain));
+        td_advice_give(list, TD_ADVICE_unbalanced_cut, td_advice_share(a, gain), gain,
+                       "%s works %s of a step, %s %s: balance would save up to %s, but no single op there is small "
+                       "enough and free "
+                       "to move; a smaller share of the batch or another model cut would",
+                       plan->devices[most].name, TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name,
+                       TD_ADVICE_TIME(busy_of(a, least)), TD_ADVICE_TIME(gain));
 }
 
 /* ---- there and back ------------------------------------------------------------------------------------------------------------------------ */
@@ -135,10 +128,10 @@ static void advise_round_trips(const td_analysis *a, td_advice_list *list)
         for (int32_t i = 0; i < plan->subgraphs[s].n_after; i++)
             far = plan->subgraphs[plan->subgraphs[s].after[i]].device;
         double ns = (double)n.ns / (double)a->steps->n_steps;
-        td_advice_give(list, TD_ADVICE_round_trip, share_of(a, ns), ns,
-                       "move \"%s\" to %s: saves %s of copies a step, about %.3g ms", first_op(a->view, s),
-                       plan->devices[far].name,
-                       td_format_traffic((td_unit_text){0}.text, (double)n.bytes / (double)a->steps->n_steps), MS(ns));
+        td_advice_give(
+            list, TD_ADVICE_round_trip, td_advice_share(a, ns), ns,
+            "move \"%s\" to %s: saves %s of copies a step, about %s", first_op(a->view, s), plan->devices[far].name,
+            td_format_traffic((td_unit_text){0}.text, (double)n.bytes / (double)a->steps->n_steps), TD_ADVICE_TIME(ns));
     }
     td_free(all);
 }
@@ -158,10 +151,10 @@ static void advise_overlap(const td_analysis *a, td_advice_list *list)
     double interval = (double)a->steps->average.interval_ns;
     double gain = all - longest < interval - longest ? all - longest : interval - longest;
     td_advice_give(
-        list, TD_ADVICE_no_overlap, share_of(a, gain), gain,
-        "each step ends before the next begins; with train.pipeline: on, up to %.3g ms of one device's work would "
+        list, TD_ADVICE_no_overlap, td_advice_share(a, gain), gain,
+        "each step ends before the next begins; with train.pipeline: on, up to %s of one device's work would "
         "hide behind another's",
-        MS(gain));
+        TD_ADVICE_TIME(gain));
 }
 
 void td_advice_moves(const td_analysis *analysis, td_advice_list *list)

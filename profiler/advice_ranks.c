@@ -1,15 +1,7 @@
 /* Rules about the ranks of a job: see advice.h. */
 #include <inttypes.h>
 
-#include "base/units.h"
 #include "profiler/advice.h"
-
-#define MS(ns) (1e-6 * (double)(ns))
-
-static double share_of(const td_analysis *a, double ns)
-{
-    return a->steps->average.interval_ns > 0 ? ns / (double)a->steps->average.interval_ns : 0;
-}
 
 /* One that is last half of the time and more, and by how much in the middle: a pause now and then is not it. */
 static void advise_slow_rank(const td_analysis *a, td_advice_list *list)
@@ -21,12 +13,11 @@ static void advise_slow_rank(const td_analysis *a, td_advice_list *list)
     const td_rank_trace *rank = &a->ranks->job->ranks[slowest];
     double ns = 2 * t->times_last > t->met ? (double)t->held_up_median_ns : 0;
     td_advice_give(
-        list, TD_ADVICE_slow_rank, share_of(a, ns), ns,
+        list, TD_ADVICE_slow_rank, td_advice_share(a, ns), ns,
         "rank %d (%s on %s) came last to %" PRId64 " of %" PRId64
-        " sums, and the others waited %.3g ms of a step of %.3g for it alone: see --rank %d; it may lack cores, or "
-        "share them",
-        rank->rank, rank->role, rank->host, t->times_last, t->met, MS(ns), MS(a->steps->average.interval_ns),
-        rank->rank);
+        " sums, and the others waited %s of a step of %s for it alone: see --rank %d; it may lack cores, or share them",
+        rank->rank, rank->role, rank->host, t->times_last, t->met, TD_ADVICE_TIME(ns),
+        TD_ADVICE_TIME(a->steps->average.interval_ns), rank->rank);
 }
 
 /* By bytes: times of servers that share cores say little. */
@@ -48,7 +39,7 @@ static void advise_servers(const td_analysis *a, td_advice_list *list)
             most_ns = ns;
         }
     }
-    if (servers < 2 || busiest < 0 || share_of(a, (double)most_ns / (double)a->ranks->n_steps) < 0.02)
+    if (servers < 2 || busiest < 0 || td_advice_share(a, (double)most_ns / (double)a->ranks->n_steps) < 0.02)
         return;
     double mean = (double)all / servers,
            gain = ((double)most_ns - (double)all_ns / servers) / (double)a->ranks->n_steps;
@@ -70,14 +61,32 @@ static void advise_dedup(const td_analysis *a, td_advice_list *list)
         ids += a->ranks->keys[k].ids;
         distinct += a->ranks->keys[k].distinct;
     }
-    if (!ids || share_of(a, ns) < 0.05)
+    if (!ids || td_advice_share(a, ns) < 0.05)
         return;
     td_advice_give(
         list, TD_ADVICE_low_dedup, (double)distinct / (double)ids, 0,
         "of a batch's ids %.0f %% name rows of their own, so nearly each lookup is a row to pull and a gradient to "
-        "push, %.3g ms of a step: larger batches (data.batch) repeat more ids; narrower rows (a smaller dim, "
+        "push, %s of a step: larger batches (data.batch) repeat more ids; narrower rows (a smaller dim, "
         "train.table_dtype: bf16) are fewer bytes",
-        100 * (double)distinct / (double)ids, MS(ns));
+        100 * (double)distinct / (double)ids, TD_ADVICE_TIME(ns));
+}
+
+/* What the critical path spends in pulls, pushes and sums, however long they take beside it. */
+static void advise_waiting(const td_analysis *a, td_advice_list *list)
+{
+    const td_step_times *s = &a->steps->average;
+    double ns = 0;
+    for (int32_t i = 0; i < a->view->plan->n_subgraphs; i++) {
+        const td_subgraph_times *t = &a->steps->subgraphs[i];
+        ns += (double)t->path_ns * td_subgraph_ranks_share(t) / (double)a->steps->n_steps;
+    }
+    td_advice_give(
+        list, TD_ADVICE_waiting_for_ranks, td_advice_share(a, ns), ns,
+        "pulls, pushes and sums hold a step up for %s (%.0f %%): pulls take %s, pushes %s, sums %s; larger batches or "
+        "train.accumulate wait less often, fewer ranks a host have more cores each, and with ps.consistency: stale "
+        "workers need not wait for the last update",
+        TD_ADVICE_TIME(ns), 100 * td_advice_share(a, ns), TD_ADVICE_TIME(s->pull_ns), TD_ADVICE_TIME(s->push_ns),
+        TD_ADVICE_TIME(s->all_reduce_ns));
 }
 
 void td_advice_ranks(const td_analysis *analysis, td_advice_list *list)
@@ -87,4 +96,5 @@ void td_advice_ranks(const td_analysis *analysis, td_advice_list *list)
         advise_servers(analysis, list);
     }
     advise_dedup(analysis, list);
+    advise_waiting(analysis, list);
 }

@@ -2,29 +2,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "profiler/advice.h"
-
-#define MS(ns) (1e-6 * (double)(ns))
-
-/* Of a step's interval, on average. */
-static double share_of(const td_analysis *a, double ns)
-{
-    return a->steps->average.interval_ns > 0 ? ns / (double)a->steps->average.interval_ns : 0;
-}
 
 static void advise_data(const td_analysis *a, td_advice_list *list)
 {
     const td_data_view *d = &a->data;
     double ns = (double)a->steps->average.path_ns[TD_CAUSE_DATA];
-    double fetch = d->fetches ? MS(d->fetch_ns) / (double)d->fetches : 0;
-    td_advice_give(
-        list, TD_ADVICE_data_starvation, share_of(a, ns), ns,
-        "waiting for data takes %.3g ms of a step of %.3g (%.0f %%): a batch takes %.3g ms to make on each of "
-        "%" PRId64 " workers; raise data.workers, or set data.cache",
-        MS(ns), MS(a->steps->average.interval_ns), 100 * share_of(a, ns), fetch, d->workers);
+    const double fetch = d->fetches ? (double)d->fetch_ns / (double)d->fetches : 0;
+    td_advice_give(list, TD_ADVICE_data_starvation, td_advice_share(a, ns), ns,
+                   "waiting for data takes %s of a step of %s (%.0f %%): a batch takes %s to make, on %" PRId64
+                   " %s; raise data.workers, or set data.cache",
+                   TD_ADVICE_TIME(ns), TD_ADVICE_TIME(a->steps->average.interval_ns), 100 * td_advice_share(a, ns),
+                   TD_ADVICE_TIME(fetch), d->workers, d->workers == 1 ? "thread" : "threads at a time");
 }
 
 /* A few scalars take their link's latency whatever its speed: copies of fewer bytes say nothing of it. */
@@ -45,11 +37,11 @@ static void advise_link(const td_analysis *a, td_advice_list *list)
     }
     if (!worst)
         return;
-    td_advice_give(list, TD_ADVICE_slow_link, share_of(a, ns), ns,
-                   "copies hold a step up for %.3g ms (%.0f %%), most of it \"%s\" with %.3g ms: %s at %s; "
+    td_advice_give(list, TD_ADVICE_slow_link, td_advice_share(a, ns), ns,
+                   "copies hold a step up for %s (%.0f %%), most of it \"%s\" with %s: %s at %s; "
                    "place its producer and consumers on one device, or copy less (train.precision: bf16)",
-                   MS(ns), 100 * share_of(a, ns), plan->subgraphs[worst->subgraph].name,
-                   MS((double)worst->path_ns / (double)a->steps->n_steps),
+                   TD_ADVICE_TIME(ns), 100 * td_advice_share(a, ns), plan->subgraphs[worst->subgraph].name,
+                   TD_ADVICE_TIME((double)worst->path_ns / (double)a->steps->n_steps),
                    td_format_traffic((td_unit_text){0}.text, (double)worst->bytes / (double)worst->runs),
                    td_format_rate((td_unit_text){0}.text,
                                   1e9 * (double)worst->bytes / (double)(worst->total_ns + !worst->total_ns)));
@@ -69,15 +61,15 @@ static void advise_pieces(const td_analysis *a, td_advice_list *list)
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *t = &a->steps->subgraphs[s];
         int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(a->view, s);
-        if (pieces < 2 || !t->runs || share_of(a, (double)t->path_ns / (double)t->steps) < 0.02)
+        if (pieces < 2 || !t->runs || td_advice_share(a, (double)t->path_ns / (double)t->steps) < 0.02)
             continue;
         double mean = (double)t->total_ns / (double)t->runs;
         double latency = 1e9 * plan->devices[plan->subgraphs[s].device].link_latency_s * pieces;
         td_advice_give(list, TD_ADVICE_copy_in_pieces, mean > 0 ? latency / mean : 0,
                        latency * (pieces - 1) / pieces * (double)t->runs / (double)t->steps,
-                       "\"%s\" is copied in %d pieces, whose latency takes %.3g of its %.3g ms: concatenate what it "
+                       "\"%s\" is copied in %d pieces, whose latency takes %s of its %s: concatenate what it "
                        "copies into one value",
-                       plan->subgraphs[s].name, pieces, MS(latency), MS(mean));
+                       plan->subgraphs[s].name, pieces, TD_ADVICE_TIME(latency), TD_ADVICE_TIME(mean));
     }
 }
 
@@ -98,7 +90,7 @@ static double usual_ratio(const td_analysis *a, int32_t device)
         const td_op_row *row = &a->ops->ops.rows[i];
         double planned = a->view->plan->nodes[row->node].estimated_ms;
         if (row->device_index == device && planned > 0 && row->count)
-            ratios[n++] = MS(row->self_ns) / (double)row->count / planned;
+            ratios[n++] = 1e-6 * (double)row->self_ns / (double)row->count / planned;
     }
     if (n >= 3) {
         qsort(ratios, (size_t)n, sizeof *ratios, by_value);
@@ -129,14 +121,21 @@ static void advise_slow_op(const td_analysis *a, td_advice_list *list)
         }
         if (worst)
             td_advice_give(
-                list, TD_ADVICE_slow_op, share_of(a, excess), excess,
-                "%s \"%s\" takes %.3g ms of a step on %s, %.3g more than its size and the other ops there lead to "
-                "expect (%.3g): look at its shapes (--op-info), or place it elsewhere",
-                worst->op, worst->name, MS(expected + excess), worst->device, MS(excess), MS(expected));
+                list, TD_ADVICE_slow_op, td_advice_share(a, excess), excess,
+                "%s \"%s\" takes %s of a step on %s, %s more than the %s that its size and the other ops there lead "
+                "to expect: look at its shapes (--op-info), or place it elsewhere",
+                worst->op, worst->name, TD_ADVICE_TIME(expected + excess), worst->device, TD_ADVICE_TIME(excess),
+                TD_ADVICE_TIME(expected));
     }
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Changes of precision and place. Lookups that were cut in two are the planner's work as well, but no overhead of it. */
+static bool is_conversion(const td_trace_node *node)
+{
+    return node->inserted && (!strcmp(node->op, "cast") || !strcmp(node->op, "copy") || !strcmp(node->op, "copy_out"));
+}
 
 static void advise_inserted(const td_analysis *a, td_advice_list *list)
 {
@@ -147,51 +146,63 @@ static void advise_inserted(const td_analysis *a, td_advice_list *list)
     for (int64_t i = 0; i < a->ops->ops.n; i++) {
         const td_op_row *row = &a->ops->ops.rows[i];
         const td_trace_node *node = &plan->nodes[row->node];
-        if (!node->inserted || plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE)
+        if (!is_conversion(node) || plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE)
             continue;
         first = first ? first : row;
         ns += (double)row->self_ns / (double)a->ops->steps;
         n++;
     }
     if (first)
-        td_advice_give(list, TD_ADVICE_inserted_ops, share_of(a, ns), ns,
-                       "%" PRId64 " ops that the planner inserted take %.3g ms of a step, %s \"%s\" the most: keep "
+        td_advice_give(list, TD_ADVICE_inserted_ops, td_advice_share(a, ns), ns,
+                       "%" PRId64 " %s that the planner inserted %s %s of a step, %s \"%s\" the most: keep "
                        "neighbours in one precision (train.keep_fp32)",
-                       n, MS(ns), first->op, first->name);
+                       n, n == 1 ? "conversion" : "conversions", n == 1 ? "takes" : "take", TD_ADVICE_TIME(ns),
+                       first->op, first->name);
 }
 
-static void advise_cores(const td_analysis *a, td_advice_list *list)
+/* What the host computes of the critical path: not what its subgraphs wait for other ranks. */
+static double host_computes_ns(const td_analysis *a)
 {
     const td_trace_plan *plan = a->view->plan;
-    double host = 0;
-    for (int32_t s = 0; s < plan->n_subgraphs; s++)
-        if (plan->devices[plan->subgraphs[s].device].host)
-            host += (double)a->steps->subgraphs[s].path_ns / (double)a->steps->n_steps;
-    if (share_of(a, host) < 0.5 || a->data.cores_used <= 0 || a->data.cores < 2)
+    double ns = 0;
+    for (int32_t s = 0; s < plan->n_subgraphs; s++) {
+        const td_subgraph_times *t = &a->steps->subgraphs[s];
+        if (plan->devices[plan->subgraphs[s].device].host && t->total_ns > 0)
+            ns += (double)t->path_ns * (1 - td_subgraph_ranks_share(t)) / (double)a->steps->n_steps;
+    }
+    return ns;
+}
+
+/* Cores may idle because the host's work does not fill them; not because it waits for other ranks, nor where these use them. */
+static void advise_cores(const td_analysis *a, td_advice_list *list)
+{
+    const double host = host_computes_ns(a);
+    const td_rank_trace *place = a->ranks ? td_ranks_place(a->ranks, a->view->trace, a->view->plan->worker) : NULL;
+    const double working = place ? td_ranks_cores_used(a->ranks, place->host) : a->data.cores_used;
+    if (td_advice_share(a, host) < 0.5 || a->data.cores_used <= 0 || a->data.cores < 2)
         return;
-    double used = a->data.cores_used / a->data.cores;
-    td_advice_give(
-        list, TD_ADVICE_idle_cores, 1 - used, host * (1 - used),
-        "the host holds a step up for %.3g ms and %.1f of its %d cores work: raise cpu.threads, or place its "
-        "matrix products on an accelerator",
-        MS(host), a->data.cores_used, a->data.cores);
+    const double used = working / a->data.cores;
+    td_advice_give(list, TD_ADVICE_idle_cores, 1 - used, host * (1 - used),
+                   "the host computes for %s of a step that nothing else goes on beside, and %.1f of its %d cores "
+                   "work: raise cpu.threads, or "
+                   "place its matrix products on an accelerator",
+                   TD_ADVICE_TIME(host), working, a->data.cores);
 }
 
 static void advise_waits(const td_analysis *a, td_advice_list *list)
 {
     double wake = (double)a->steps->average.path_ns[TD_CAUSE_WAKE_UP];
     double host = (double)a->steps->average.path_ns[TD_CAUSE_HOST];
-    td_advice_give(
-        list, TD_ADVICE_wake_ups, share_of(a, wake), wake,
-        "lanes take %.3g ms of a step to wake up (%.0f %%): more threads want to run than there are cores, or "
-        "the plan has many small subgraphs; larger batches or fewer targets make fewer",
-        MS(wake), 100 * share_of(a, wake));
-    td_advice_give(list, TD_ADVICE_host_work, share_of(a, host), host,
-                   "the run's own thread holds a step up for %.3g ms: the caller's code takes %.3g, checkpoints %.3g, "
-                   "emptying the profiler's rings %.3g",
-                   MS(host), MS(a->data.callback_ns) / (double)a->steps->n_steps,
-                   MS(a->data.checkpoint_ns) / (double)a->steps->n_steps,
-                   MS(a->data.flush_ns) / (double)a->steps->n_steps);
+    td_advice_give(list, TD_ADVICE_wake_ups, td_advice_share(a, wake), wake,
+                   "lanes take %s of a step to wake up (%.0f %%): more threads want to run than there are cores, or "
+                   "the plan has many small subgraphs; larger batches or fewer targets make fewer",
+                   TD_ADVICE_TIME(wake), 100 * td_advice_share(a, wake));
+    td_advice_give(list, TD_ADVICE_host_work, td_advice_share(a, host), host,
+                   "the run's own thread holds a step up for %s: the caller's code takes %s, checkpoints %s, emptying "
+                   "the profiler's rings %s",
+                   TD_ADVICE_TIME(host), TD_ADVICE_TIME(a->data.callback_ns / a->steps->n_steps),
+                   TD_ADVICE_TIME(a->data.checkpoint_ns / a->steps->n_steps),
+                   TD_ADVICE_TIME(a->data.flush_ns / a->steps->n_steps));
 }
 
 static int by_interval(const void *a, const void *b)
@@ -210,14 +221,20 @@ static void advise_uneven(const td_analysis *a, td_advice_list *list)
         qsort(sorted, (size_t)trace->n_steps, sizeof *sorted, by_interval);
         const td_step_times *median = sorted[trace->n_steps / 2], *slow = sorted[(trace->n_steps * 9) / 10];
         int cause = 0;
+        static const char *const told[TD_CAUSES] = {"ops",
+                                                    "copies",
+                                                    "lanes that wake up",
+                                                    "waiting for data",
+                                                    "the run's own thread",
+                                                    "before what was recorded"};
         for (int c = 1; c < TD_CAUSES; c++)
             if (slow->path_ns[c] - median->path_ns[c] > slow->path_ns[cause] - median->path_ns[cause])
                 cause = c;
         td_advice_give(list, TD_ADVICE_uneven_steps, (double)slow->interval_ns / (double)(median->interval_ns + 1),
                        (double)(slow->interval_ns - median->interval_ns) * 0.1,
-                       "steps differ: the median takes %.3g ms, step %" PRId64 " %.3g, most of the difference %s: see "
-                       "--step %" PRId64,
-                       MS(median->interval_ns), slow->step, MS(slow->interval_ns), td_cause_name((td_cause)cause),
+                       "steps differ: the median takes %s, step %" PRId64 " %s, most of the difference %s: see --step "
+                       "%" PRId64,
+                       TD_ADVICE_TIME(median->interval_ns), slow->step, TD_ADVICE_TIME(slow->interval_ns), told[cause],
                        slow->step);
     }
     td_free(sorted);
@@ -244,7 +261,7 @@ static void advise_replanning(const td_analysis *a, td_advice_list *list)
     double ns = 0;
     for (int64_t i = 0; i < trace->n_events; i++) {
         const td_trace_event *e = &trace->events[i];
-        if (e->kind != TD_RECORD_PREPARE || e->begin_ns < begin || e->end_ns > end)
+        if (e->kind != TD_RECORD_PREPARE || !td_view_owns(a->view, e) || e->begin_ns < begin || e->end_ns > end)
             continue;
         ns += (double)(e->end_ns - e->begin_ns) / (double)a->steps->n_steps;
         n++;
@@ -255,25 +272,25 @@ static void advise_replanning(const td_analysis *a, td_advice_list *list)
         return;
     const td_trace_node *op = op_around(a->view, longest);
     td_advice_give(
-        list, TD_ADVICE_replanning, share_of(a, ns), ns,
-        "kernels were made anew %" PRId64 " times in %" PRId64 " steps, for shapes that had not come for long: %.3g "
-        "ms of a step, the longest for %s \"%s\" with %.3g; batches of few sizes (data.drop_remainder, one length of "
+        list, TD_ADVICE_replanning, td_advice_share(a, ns), ns,
+        "kernels were made anew %" PRId64 " times in %" PRId64 " steps, for shapes that had not come for long: %s of "
+        "a step, the longest for %s \"%s\" with %s; batches of few sizes (data.drop_remainder, one length of "
         "sequences) need it once",
-        n, a->steps->n_steps, MS(ns), op ? op->op : "an op", op ? op->name : "",
-        MS(trace->events[longest].end_ns - trace->events[longest].begin_ns));
+        n, a->steps->n_steps, TD_ADVICE_TIME(ns), op ? op->op : "an op", op ? op->name : "",
+        TD_ADVICE_TIME(trace->events[longest].end_ns - trace->events[longest].begin_ns));
 }
 
 static void advise_recording(const td_analysis *a, td_advice_list *list)
 {
     uint64_t dropped = a->view->trace->dropped;
     td_advice_give(list, TD_ADVICE_dropped_records, (double)dropped, 0,
-                   "%" PRIu64 " records were dropped, so times are too small: raise profile.ring_records, or record "
+                   "%" PRIu64 " records were dropped, so times are too short: raise profile.ring_records, or record "
                    "fewer steps",
                    dropped);
     td_advice_give(list, TD_ADVICE_recording, a->data.events_share,
                    a->data.events_share * (double)a->steps->average.interval_ns,
-                   "recording itself takes about %.1f %% of a step: %" PRId64 " events", 100 * a->data.events_share,
-                   a->data.events / a->steps->n_steps);
+                   "recording itself takes about %.1f %% of a step, %" PRId64 " events: times are too long by as much",
+                   100 * a->data.events_share, a->data.events / a->steps->n_steps);
 }
 
 void td_advice_rules(const td_analysis *analysis, td_advice_list *list)

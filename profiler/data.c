@@ -74,6 +74,11 @@ static int64_t count_workers(const td_view *view, int64_t begin_ns, int64_t end_
     return n;
 }
 
+static bool is_look(const td_view *view, const td_trace_event *e)
+{
+    return e->kind == TD_RECORD_QUEUE && td_view_owns(view, e);
+}
+
 /* The last look at the queue at or before a moment: `looks` are events, in order. -1: none. */
 static int64_t last_look(const td_view *view, const int64_t *looks, int64_t n, int64_t ns)
 {
@@ -94,10 +99,10 @@ static td_status *fill_levels(const td_step_trace *trace, const td_data_view *da
     const td_view *view = trace->view;
     int64_t *looks = NULL, n = 0, count = 0;
     for (int64_t i = 0; i < view->trace->n_events; i++)
-        count += view->trace->events[i].kind == TD_RECORD_QUEUE;
+        count += is_look(view, &view->trace->events[i]);
     TD_TRY(TD_NEW(looks, count + 1));
     for (int64_t i = 0; i < view->trace->n_events; i++)
-        if (view->trace->events[i].kind == TD_RECORD_QUEUE)
+        if (is_look(view, &view->trace->events[i]))
             looks[n++] = i;
     for (int64_t i = 0; i < trace->n_steps * view->n_micro; i++) {
         const int64_t step = i / view->n_micro;
@@ -126,7 +131,8 @@ td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
         if (e->end_ns <= begin_ns || e->begin_ns >= end_ns)
             continue;
         out_data->events++;
-        add_event(out_data, e);
+        if (td_view_owns(view, e))
+            add_event(out_data, e);
     }
     out_data->workers = count_workers(view, begin_ns, end_ns);
     for (int64_t i = 0; i < trace->n_steps; i++) {

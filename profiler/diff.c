@@ -160,6 +160,8 @@ td_status *td_diff_create(const td_analysis *before, const td_analysis *after, d
     TD_TRY(TD_NEW(diff, 1));
     td_status *status = TD_NEW(room, before->steps->n_steps + after->steps->n_steps + 1);
     if (!status)
+        status = td_diff_find_unlike(diff, before, after);
+    if (!status)
         status = compare(diff, before, after, least, room);
     td_free(room);
     if (status)

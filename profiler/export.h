@@ -15,7 +15,8 @@ td_status *td_export_perfetto(const td_trace *trace, const char *path) TD_MUST_U
 td_status *td_export_csv(const td_analysis *analysis, const char *folder) TD_MUST_USE;
 /* One page without any other file: the report, a timeline of a step, tables. */
 td_status *td_export_html(const td_analysis *analysis, const char *path) TD_MUST_USE;
-/* Part of td_export_csv: export_csv_curves.c. */
-td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder) TD_MUST_USE;
+/* Part of td_export_csv: export_csv_curves.c. Curves are made for `at_once` steps at a time; the files are the same whatever it is. 0: as
+ * many as curves may have. */
+td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder, int64_t at_once) TD_MUST_USE;
 
 #endif

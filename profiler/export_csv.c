@@ -123,6 +123,6 @@ td_status *td_export_csv(const td_analysis *analysis, const char *folder)
     TD_TRY(write_ops(analysis, folder));
     if (analysis->ranks)
         TD_TRY(write_ranks(analysis->ranks, folder));
-    TD_TRY(td_export_csv_curves(analysis, folder));
+    TD_TRY(td_export_csv_curves(analysis, folder, 0));
     return write_types(analysis, folder);
 }

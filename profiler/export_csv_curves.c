@@ -58,10 +58,10 @@ static void write_lanes(td_sink *out, const td_curves *curves)
         }
 }
 
-/* Of however many steps: as many at a time as curves may have. */
-static td_status *write_curves(const td_step_trace *trace, td_sink *subgraphs, td_sink *lanes)
+/* Of however many steps, some at a time. */
+static td_status *write_curves(const td_step_trace *trace, int64_t at_once, td_sink *subgraphs, td_sink *lanes)
 {
-    const int64_t most = td_curves_most(trace);
+    const int64_t most = at_once > 0 ? at_once : td_curves_most(trace);
     td_sink_text(subgraphs, "Step,Subgraph,Device,Runs,Total,Forward,Backward,Update\n");
     td_sink_text(lanes, "Step,Lane,Busy,Interval\n");
     for (int64_t i = 0; i < trace->n_steps; i += most) {
@@ -93,7 +93,7 @@ static td_status *write_overlaps(const td_overlaps *o, const char *folder)
     return td_sink_close(out);
 }
 
-td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder)
+td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder, int64_t at_once)
 {
     td_sink *subgraphs = NULL, *lanes = NULL;
     TD_TRY(write_micros(analysis->steps, folder));
@@ -101,6 +101,6 @@ td_status *td_export_csv_curves(const td_analysis *analysis, const char *folder)
     TD_TRY(td_sink_open_in(folder, "subgraph_step_time.csv", &subgraphs));
     td_status *status = td_sink_open_in(folder, "lane_step_time.csv", &lanes);
     if (!status)
-        status = write_curves(analysis->steps, subgraphs, lanes);
+        status = write_curves(analysis->steps, at_once, subgraphs, lanes);
     return td_sink_close_after(lanes, td_sink_close_after(subgraphs, status));
 }

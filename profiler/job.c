@@ -114,6 +114,86 @@ bool td_job_name_parse(const char *name, int32_t *out_stem, int32_t *out_rank)
     return *out_rank < MOST_RANKS;
 }
 
+/* ---- workers of one rank --------------------------------------------------------------------------------------------------------- */
+
+/* The workers whose plans trained in a trace, in ascending order. */
+static td_status *list_workers(const td_trace *trace, int32_t **out_workers, int32_t *out_n)
+{
+    int32_t *found = NULL, n = 0;
+    TD_TRY(TD_NEW(found, trace->n_plans + 1));
+    for (int64_t p = 0; p < trace->n_plans; p++) {
+        const int32_t worker = trace->plans[p].training ? trace->plans[p].worker : -1;
+        int32_t at = n;
+        while (at > 0 && found[at - 1] > worker)
+            at--;
+        if (worker < 0 || (at > 0 && found[at - 1] == worker))
+            continue;
+        memmove(&found[at + 1], &found[at], (size_t)(n - at) * sizeof *found);
+        found[at] = worker;
+        n++;
+    }
+    *out_workers = found;
+    *out_n = n;
+    return NULL;
+}
+
+/* "workers 0, 2 and server 1" becomes "worker 0 and server 1" and "worker 2". */
+static void name_worker(td_rank_trace *r, int32_t worker, bool first)
+{
+    const char *serves = first ? strstr(r->role, " and server") : NULL;
+    char rest[sizeof r->role] = "";
+    if (serves)
+        td_text_cut(rest, sizeof rest, serves);
+    (void)snprintf(r->role, sizeof r->role, "worker %d%.40s", worker, rest);
+    r->worker = worker;
+}
+
+/* A place for each further worker of a rank. */
+static td_status *split_workers(td_job_traces *job, int64_t *capacity)
+{
+    const int32_t ranks = job->n;
+    for (int32_t i = 0; i < ranks; i++) {
+        int32_t *workers = NULL, n = 0;
+        if (!job->ranks[i].trace)
+            continue;
+        TD_TRY(list_workers(job->ranks[i].trace, &workers, &n));
+        td_status *status = NULL;
+        for (int32_t w = 1; w < n && !status; w++) {
+            status = td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks);
+            if (status)
+                break;
+            td_rank_trace *further = &job->ranks[job->n++];
+            *further = job->ranks[i];
+            further->shares = true;
+            name_worker(further, workers[w], false);
+        }
+        if (n > 1)
+            name_worker(&job->ranks[i], workers[0], true);
+        td_free(workers);
+        TD_TRY(status);
+    }
+    return NULL;
+}
+
+bool td_rank_owns(const td_rank_trace *rank, const td_trace_event *event)
+{
+    int32_t node, subgraph;
+    if (rank->worker < 0)
+        return true;
+    switch (event->kind) {
+    case TD_RECORD_STEP:
+    case TD_RECORD_PULL:
+    case TD_RECORD_PUSH:
+    case TD_RECORD_ALL_REDUCE:
+    case TD_RECORD_STALENESS: {
+        const td_trace_plan *plan = td_trace_find(rank->trace, event->id, &node, &subgraph);
+        return plan && plan->worker == rank->worker;
+    }
+    default:
+        return !rank->shares; /* what the process does */
+    }
+}
+
 /* ---- reading --------------------------------------------------------------------------------------------------------------------- */
 
 static void describe(td_rank_trace *r)
@@ -127,7 +207,7 @@ static void describe(td_rank_trace *r)
 static int by_rank(const void *a, const void *b)
 {
     const td_rank_trace *x = a, *y = b;
-    return x->rank - y->rank;
+    return x->rank != y->rank ? x->rank - y->rank : x->worker - y->worker;
 }
 
 /* A place for a rank. A rank that is there twice is refused. */
@@ -138,7 +218,7 @@ static td_status *add_rank(td_job_traces *job, int64_t *capacity, int32_t rank, 
             return TD_ERROR(TD_DATA_ERROR, "two traces are of rank %d", rank);
     TD_TRY(td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks));
     *out = &job->ranks[job->n++];
-    **out = (td_rank_trace){.rank = rank};
+    **out = (td_rank_trace){.rank = rank, .worker = -1};
     return NULL;
 }
 
@@ -174,26 +254,26 @@ static td_status *list_missing(td_job_traces *job, int64_t *capacity)
         (void)snprintf(added->problem, sizeof added->problem, "%s",
                        was_lost(job, rank) ? "it was lost before this recording began" : "it recorded nothing");
     }
-    qsort(job->ranks, (size_t)job->n, sizeof *job->ranks, by_rank);
     return NULL;
 }
 
 static td_status *finish(td_job_traces *job, int64_t *capacity)
 {
     TD_TRY(list_missing(job, capacity));
+    for (int32_t i = 0; i < job->n; i++)
+        if (job->ranks[i].trace)
+            describe(&job->ranks[i]);
+    TD_TRY(split_workers(job, capacity));
+    qsort(job->ranks, (size_t)job->n, sizeof *job->ranks, by_rank);
     for (int32_t i = 0; i < job->n; i++) {
         const td_trace *trace = job->ranks[i].trace;
         const bool reads = trace && json_array_size(json_object_get(trace->info, "clocks_begin"));
         if (trace && (!job->base || (reads && !json_array_size(json_object_get(job->base->info, "clocks_begin")))))
             job->base = trace;
     }
-    for (int32_t i = 0; i < job->n; i++) {
-        td_rank_trace *r = &job->ranks[i];
-        if (!r->trace)
-            continue;
-        describe(r);
-        align(job->base, r);
-    }
+    for (int32_t i = 0; i < job->n; i++)
+        if (job->ranks[i].trace)
+            align(job->base, &job->ranks[i]);
     return NULL;
 }
 
@@ -297,7 +377,8 @@ void td_job_traces_destroy(td_job_traces *job)
     if (!job)
         return;
     for (int32_t i = 0; i < job->n; i++)
-        td_trace_destroy(job->ranks[i].trace);
+        if (!job->ranks[i].shares)
+            td_trace_destroy(job->ranks[i].trace);
     td_free(job->ranks);
     td_free(job);
 }
@@ -307,5 +388,17 @@ const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank)
     for (int32_t i = 0; i < job->n; i++)
         if (job->ranks[i].rank == rank)
             return &job->ranks[i];
+    return NULL;
+}
+
+const td_rank_trace *td_rank_trace_of_worker(const td_job_traces *job, int32_t worker)
+{
+    for (int32_t i = 0; i < job->n; i++)
+        for (int64_t p = 0; job->ranks[i].trace && p < job->ranks[i].trace->n_plans; p++) {
+            const td_trace_plan *plan = &job->ranks[i].trace->plans[p];
+            if (plan->training && plan->worker == worker &&
+                (job->ranks[i].worker < 0 || job->ranks[i].worker == worker))
+                return &job->ranks[i];
+        }
     return NULL;
 }

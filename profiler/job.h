@@ -7,7 +7,9 @@
  *
  * The first worker's trace has readings of every rank's clock beside its own, from the beginning and from the end ("clocks" of its
  * information); times between them lie on the line through them. Ranks that a clock proves to share (one host, and readings that
- * agree within their error) need no correction. A rank whose trace is missing, or cannot be read, is listed without one. */
+ * agree within their error) need no correction. A rank whose trace is missing, or cannot be read, is listed without one.
+ *
+ * A rank may run several workers, those that are lost having been given to it: each has a place of its own here, and they share its trace. */
 #ifndef TANDEM_PROFILER_JOB_H
 #define TANDEM_PROFILER_JOB_H
 
@@ -23,6 +25,8 @@ const char *td_job_aligned_name(td_job_aligned aligned);
 
 typedef struct td_rank_trace {
     int32_t rank;
+    int32_t worker; /* whose plans of the trace are meant; -1: all, as there are no others */
+    bool shares;    /* the trace, which is the place's before it */
     char role[64], host[64];
     td_trace *trace;   /* NULL: there is none, and `problem` says why */
     char problem[256]; /* "" where there is none */
@@ -34,7 +38,7 @@ typedef struct td_rank_trace {
 } td_rank_trace;
 
 typedef struct td_job_traces {
-    td_rank_trace *ranks; /* by rank */
+    td_rank_trace *ranks; /* by rank, then by worker */
     int32_t n;
     /* whose clock is everybody's: the one that read the others', else the first; NULL: there is no trace */
     const td_trace *base;
@@ -47,7 +51,12 @@ td_status *td_job_traces_read(const char *path, td_job_traces **out_job) TD_MUST
 /* Traces that were read before, of these ranks; the first one was asked for. They are taken: also after an error. */
 td_status *td_job_traces_of(td_trace **traces, const int32_t *ranks, int32_t n, td_job_traces **out_job) TD_MUST_USE;
 void td_job_traces_destroy(td_job_traces *job);
-const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank); /* NULL: there is none */
+/* The first of a rank; NULL: there is none. */
+const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank);
+/* Of a worker; NULL: there is none, or no trace says. */
+const td_rank_trace *td_rank_trace_of_worker(const td_job_traces *job, int32_t worker);
+/* Whether an event is of a place's worker, not of another one of its rank. */
+bool td_rank_owns(const td_rank_trace *rank, const td_trace_event *event);
 /* A time of a rank's trace on the first one's clock, from where the first one's trace begins. */
 int64_t td_rank_time(const td_rank_trace *rank, int64_t ns);
 /* One trace of all: threads and plans of every rank, `ranks` filled, events in order. Windows are the first one's. */

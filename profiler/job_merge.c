@@ -90,7 +90,7 @@ static td_status *fill(td_trace *out, const td_job_traces *job)
     int64_t events = 0;
     uint32_t base = 0;
     for (int32_t i = 0; i < job->n; i++) {
-        const td_trace *trace = job->ranks[i].trace;
+        const td_trace *trace = job->ranks[i].shares ? NULL : job->ranks[i].trace;
         events += trace ? trace->n_events : 0;
     }
     if (!first)
@@ -109,7 +109,7 @@ static td_status *fill(td_trace *out, const td_job_traces *job)
     if (first->n_windows)
         memcpy(out->windows, first->windows, (size_t)first->n_windows * sizeof *out->windows);
     for (int32_t i = 0; i < job->n; i++)
-        if (job->ranks[i].trace)
+        if (job->ranks[i].trace && !job->ranks[i].shares)
             TD_TRY(add_rank(out, &job->ranks[i], &base));
     TD_TRY(td_trace_index_plans(out));
     return td_trace_sort(out);

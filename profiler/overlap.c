@@ -151,7 +151,8 @@ static td_status *gather(const gathering *g)
             g->communicates[node] = true;
     }
     for (int64_t i = 0; i < trace->n_events; i++) {
-        td_activity *activity = activity_of_event(g, &trace->events[i]);
+        td_activity *activity =
+            td_view_owns(g->view, &trace->events[i]) ? activity_of_event(g, &trace->events[i]) : NULL;
         if (activity)
             TD_TRY(add_span(g, activity, &trace->events[i]));
     }

@@ -168,11 +168,13 @@ static td_status *read_all(const json_t *json, td_trace_plan *plan)
 
 td_status *td_trace_plan_parse(json_t *json, td_trace_plan *out_plan)
 {
+    enum { MOST_WORKERS = 1 << 20 };
     json_int_t first = json_integer_value(json_object_get(json, "first_id"));
     *out_plan = (td_trace_plan){.json = json,
                                 .training = flag_of(json, "training"),
                                 .pipelined = flag_of(json, "pipelined"),
                                 .cores = small_of(json, "cores"),
+                                .worker = index_of(json_object_get(json, "worker"), MOST_WORKERS),
                                 .estimated_ms = number_of(json, "estimated_ms")};
     td_status *status =
         first >= 0 && first < UINT_MAX / 2 ? NULL : TD_ERROR(TD_DATA_ERROR, "a plan whose first_id is no id");

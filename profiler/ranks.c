@@ -16,22 +16,24 @@ static void add_work(td_rank_work *work, const td_trace_event *e)
     work->n++;
 }
 
-static bool is_training(const td_trace *trace, const td_trace_event *e)
+static bool is_training(const td_rank_trace *rank, const td_trace_event *e)
 {
     int32_t node, subgraph;
-    const td_trace_plan *plan = td_trace_find(trace, e->id, &node, &subgraph);
-    return plan && plan->training && e->id == plan->first_id;
+    const td_trace_plan *plan = td_trace_find(rank->trace, e->id, &node, &subgraph);
+    return plan && plan->training && e->id == plan->first_id && td_rank_owns(rank, e);
 }
 
 /* Ends of the steps, and of the one before the first: [n_steps + 1], INT64_MIN where they were not recorded. */
-static void add_steps(const td_ranks *ranks, const td_trace *trace, td_rank_times *times, int64_t *ends)
+static void add_steps(const td_ranks *ranks, int32_t index, int64_t *ends)
 {
+    const td_rank_trace *rank = &ranks->job->ranks[index];
+    td_rank_times *times = &ranks->times[index];
     for (int64_t i = 0; i <= ranks->n_steps; i++)
         ends[i] = INT64_MIN;
-    for (int64_t i = 0; i < trace->n_events; i++) {
-        const td_trace_event *e = &trace->events[i];
+    for (int64_t i = 0; i < rank->trace->n_events; i++) {
+        const td_trace_event *e = &rank->trace->events[i];
         int64_t at = (int64_t)e->step - ranks->first_step + 1;
-        if (e->kind == TD_RECORD_STEP && at >= 0 && at <= ranks->n_steps && is_training(trace, e))
+        if (e->kind == TD_RECORD_STEP && at >= 0 && at <= ranks->n_steps && is_training(rank, e))
             ends[at] = e->end_ns;
     }
     for (int64_t i = 1; i <= ranks->n_steps; i++) {
@@ -54,7 +56,7 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
 {
     td_rank_times *times = &ranks->times[index];
     int64_t at = (int64_t)e->step - ranks->first_step;
-    if (at < 0 || at >= ranks->n_steps)
+    if (at < 0 || at >= ranks->n_steps || !td_rank_owns(&ranks->job->ranks[index], e))
         return;
     switch (e->kind) {
     case TD_RECORD_PULL:
@@ -81,6 +83,23 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
     }
 }
 
+/* Processor time between the first and the last sample of the window. */
+static double cores_used(const td_ranks *ranks, const td_rank_trace *rank)
+{
+    const td_trace_event *first = NULL, *last = NULL;
+    for (int64_t i = 0; !rank->shares && i < rank->trace->n_events; i++) {
+        const td_trace_event *e = &rank->trace->events[i];
+        const int64_t at = (int64_t)e->step - ranks->first_step;
+        if (e->kind != TD_RECORD_PROCESSOR || at < 0 || at >= ranks->n_steps)
+            continue;
+        first = first ? first : e;
+        last = e;
+    }
+    if (!first || last->begin_ns <= first->begin_ns || last->amount < first->amount)
+        return 0;
+    return (double)(last->amount - first->amount) / ((double)last->begin_ns - (double)first->begin_ns);
+}
+
 static td_status *add_rank(const td_ranks *ranks, int32_t index)
 {
     const td_trace *trace = ranks->job->ranks[index].trace;
@@ -88,10 +107,11 @@ static td_status *add_rank(const td_ranks *ranks, int32_t index)
     if (!trace)
         return NULL;
     TD_TRY(TD_NEW(ends, ranks->n_steps + 1));
-    add_steps(ranks, trace, &ranks->times[index], ends);
+    add_steps(ranks, index, ends);
     td_free(ends);
     for (int64_t i = 0; i < trace->n_events; i++)
         add_event(ranks, index, &trace->events[i]);
+    ranks->times[index].cores_used = cores_used(ranks, &ranks->job->ranks[index]);
     if (!ranks->times[index].steps)
         ranks->times[index].steps = ranks->times[index].apply.n;
     return NULL;
@@ -188,6 +208,33 @@ int64_t td_rank_behind(const td_rank_times *times, double *out_mean, int32_t *ou
     return n;
 }
 
+/* ---- hosts ------------------------------------------------------------------------------------------------------------------------ */
+
+double td_ranks_cores_used(const td_ranks *ranks, const char *host)
+{
+    double used = 0;
+    for (int32_t r = 0; r < ranks->job->n; r++)
+        used += strcmp(ranks->job->ranks[r].host, host) ? 0 : ranks->times[r].cores_used;
+    return used;
+}
+
+int32_t td_ranks_on(const td_ranks *ranks, const char *host)
+{
+    int32_t n = 0;
+    for (int32_t r = 0; r < ranks->job->n; r++)
+        n += ranks->job->ranks[r].trace && !ranks->job->ranks[r].shares && !strcmp(ranks->job->ranks[r].host, host);
+    return n;
+}
+
+const td_rank_trace *td_ranks_place(const td_ranks *ranks, const td_trace *trace, int32_t worker)
+{
+    for (int32_t r = 0; r < ranks->job->n; r++)
+        if (ranks->job->ranks[r].trace == trace &&
+            (ranks->job->ranks[r].worker < 0 || ranks->job->ranks[r].worker == worker))
+            return &ranks->job->ranks[r];
+    return NULL;
+}
+
 /* ---- keys ------------------------------------------------------------------------------------------------------------------------- */
 
 static td_rank_keys *find_keys(const td_ranks *ranks, const char *tables)
@@ -264,7 +311,7 @@ static td_status *fill(td_ranks *ranks, int32_t window)
     for (int32_t r = 0; r < ranks->job->n; r++)
         TD_TRY(find_medians(ranks, r));
     for (int32_t r = 0; r < ranks->job->n; r++)
-        if (ranks->job->ranks[r].trace)
+        if (ranks->job->ranks[r].trace && !ranks->job->ranks[r].shares)
             TD_TRY(add_keys(ranks, ranks->job->ranks[r].trace));
     return NULL;
 }

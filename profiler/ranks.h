@@ -3,6 +3,7 @@
  *
  * A rank arrives at a sum when it calls for it; nobody leaves before the last has arrived. How late a rank is, is counted from the
  * first to arrive. What others waited for one rank alone is the time between its arrival, as the last, and that of the one before.
+ * A rank that runs several workers counts as one of each.
  * All times are nanoseconds; those of different ranks are on one clock, as exact as td_rank_trace.error_ns says. */
 #ifndef TANDEM_PROFILER_RANKS_H
 #define TANDEM_PROFILER_RANKS_H
@@ -30,6 +31,7 @@ typedef struct td_rank_times {
     int64_t times_last;
     int64_t held_up_ns; /* what the others waited for it alone, summed */
     int64_t held_up_median_ns;
+    double cores_used; /* of its process, in the mean; 0: not sampled */
 } td_rank_times;
 
 /* Ids of served tables, as the workers counted them. */
@@ -51,6 +53,12 @@ typedef struct td_ranks {
  * the job. */
 td_status *td_ranks_create(const td_job_traces *job, int32_t window, td_ranks **out_ranks) TD_MUST_USE;
 void td_ranks_destroy(td_ranks *ranks);
+/* Cores that all ranks of a host use together, in the mean. */
+double td_ranks_cores_used(const td_ranks *ranks, const char *host);
+/* How many ranks are on a host. */
+int32_t td_ranks_on(const td_ranks *ranks, const char *host);
+/* The place whose trace and worker a view is of; NULL: none. */
+const td_rank_trace *td_ranks_place(const td_ranks *ranks, const td_trace *trace, int32_t worker);
 /* The rank that came last most often, by its place in job->ranks; -1: there are no two that met. */
 int32_t td_ranks_slowest(const td_ranks *ranks);
 /* Answers to a rank's pulls of which it is known how far they were behind; the mean, and the most windows. */

@@ -122,7 +122,7 @@ static td_status *analyse(const td_job_traces *job, int32_t window, char **out_j
 {
     td_analysis *analysis = NULL;
     json_t *json = NULL;
-    td_status *status = td_analysis_create_of(job, -1, window, &analysis);
+    td_status *status = td_analysis_create_of(job, (td_whose){-1, -1}, window, &analysis);
     if (!status)
         status = td_report_json(analysis, &json);
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;

@@ -78,38 +78,41 @@ static json_t *rank_json(const td_ranks *ranks, int32_t index)
     json_object_update(json, late);
     json_decref(late);
     json_object_set_new(json, "staleness", staleness_json(t));
-    json_object_set_new(json, "keys", keys_json(r->trace));
+    json_object_set_new(json, "keys", keys_json(r->shares ? NULL : r->trace));
+    if (r->worker >= 0)
+        json_object_set_new(json, "worker", json_integer(r->worker));
     return json;
 }
 
 typedef struct arrival {
     int64_t ns;
-    int32_t rank;
+    int32_t place; /* among the job's */
 } arrival;
 
 static int by_time(const void *a, const void *b)
 {
     const arrival *x = a, *y = b;
-    return x->ns != y->ns ? (x->ns < y->ns ? -1 : 1) : x->rank - y->rank;
+    return x->ns != y->ns ? (x->ns < y->ns ? -1 : 1) : x->place - y->place;
 }
 
 /* Who arrived at a step's sum, in order, and how late each was. */
 static json_t *sum_json(const td_ranks *ranks, int64_t step, arrival *room)
 {
     const int64_t *arrivals = &ranks->arrivals_ns[step * ranks->job->n];
-    json_t *order = json_array(), *late = json_array();
+    json_t *order = json_array(), *places = json_array(), *late = json_array();
     int32_t n = 0;
     for (int32_t r = 0; r < ranks->job->n; r++)
         if (arrivals[r] != INT64_MIN)
-            room[n++] = (arrival){arrivals[r], ranks->job->ranks[r].rank};
+            room[n++] = (arrival){arrivals[r], r};
     if (n > 1)
         qsort(room, (size_t)n, sizeof *room, by_time);
     for (int32_t i = 0; i < n; i++) {
-        json_array_append_new(order, json_integer(room[i].rank));
+        json_array_append_new(order, json_integer(ranks->job->ranks[room[i].place].rank));
+        json_array_append_new(places, json_integer(room[i].place));
         json_array_append_new(late, json_real(1e-6 * ((double)room[i].ns - (double)room[0].ns)));
     }
-    return json_pack("{s:I, s:o, s:o}", "step", (json_int_t)(ranks->first_step + step), "order", order, "late_ms",
-                     late);
+    return json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)(ranks->first_step + step), "order", order, "places",
+                     places, "late_ms", late);
 }
 
 td_status *td_ranks_json(const td_ranks *ranks, json_t **out_json)

@@ -29,6 +29,13 @@ const td_step_times *td_step_times_of(const td_step_trace *trace, int64_t step)
     return times_of(trace, step);
 }
 
+double td_subgraph_ranks_share(const td_subgraph_times *times)
+{
+    if (times->total_ns <= 0 || times->ranks_ns <= 0)
+        return 0;
+    return times->ranks_ns < times->total_ns ? (double)times->ranks_ns / (double)times->total_ns : 1;
+}
+
 static void add_op(const td_view *view, td_step_times *to, const td_trace_event *e)
 {
     int32_t node = td_view_node(view, e);
@@ -49,6 +56,7 @@ static void add_copy(const td_view *view, td_step_times *to, const td_trace_even
     td_ns_add(to_host ? &to->to_host_bytes : &to->to_device_bytes, (int64_t)e->amount);
 }
 
+/* An op or a copy, or what an op had to do with other ranks. */
 static void add_to_subgraph(const td_step_trace *trace, const td_trace_event *e)
 {
     int32_t node = td_view_node(trace->view, e);
@@ -61,7 +69,7 @@ static void add_to_subgraph(const td_step_trace *trace, const td_trace_event *e)
     if (e->kind == TD_RECORD_COPY)
         td_ns_add(&to->bytes, (int64_t)e->amount);
     else
-        *phase = td_ns_plus(*phase, td_ns_minus(e->end_ns, e->begin_ns));
+        td_ns_add(e->kind == TD_RECORD_OP ? phase : &to->ranks_ns, td_ns_minus(e->end_ns, e->begin_ns));
 }
 
 /* To a step's times, or a micro-step's. */
@@ -112,12 +120,13 @@ static td_step_times *micro_of(const td_step_trace *trace, const td_step_times *
 static void add_event(const td_step_trace *trace, const td_trace_event *e)
 {
     td_step_times *step = times_of(trace, e->step), *micro = step ? micro_of(trace, step, e->micro) : NULL;
-    if (!step)
+    if (!step || !td_view_owns(trace->view, e))
         return;
     add_to(trace->view, step, e);
     if (micro)
         add_to(trace->view, micro, e);
-    if (e->kind == TD_RECORD_OP || e->kind == TD_RECORD_COPY)
+    if (e->kind == TD_RECORD_OP || e->kind == TD_RECORD_COPY || e->kind == TD_RECORD_PULL ||
+        e->kind == TD_RECORD_PUSH || e->kind == TD_RECORD_ALL_REDUCE)
         add_to_subgraph(trace, e);
 }
 

@@ -29,7 +29,8 @@ typedef struct td_subgraph_times {
     int64_t total_ns;
     int64_t forward_ns, backward_ns, update_ns; /* its ops, by phase */
     int64_t path_ns;                            /* on the critical path */
-    int64_t bytes;                              /* a copy's */
+    int64_t ranks_ns;  /* within it: pulls, pushes and sums, waiting for other ranks included */
+    int64_t bytes;     /* a copy's */
     int64_t hidden_ns; /* of a copy: while a compute lane of the device at its far end worked */
 } td_subgraph_times;
 
@@ -56,6 +57,8 @@ typedef struct td_step_trace {
     bool device_ops; /* every device that worked told its ops' times */
 } td_step_trace;
 
+/* What of a subgraph's time its ops had to do with other ranks: 0 to 1. */
+double td_subgraph_ranks_share(const td_subgraph_times *times);
 td_status *td_step_trace_create(const td_view *view, td_step_trace **out_trace) TD_MUST_USE;
 void td_step_trace_destroy(td_step_trace *trace);
 /* Of a step that counts; else NULL. */

@@ -100,6 +100,7 @@ typedef struct td_trace_plan {
     uint32_t first_id;
     bool training, pipelined;
     int32_t cores;
+    int32_t worker; /* of a job, whose it is; -1: nobody said */
     double estimated_ms;
     td_trace_device *devices;
     td_trace_value *values;

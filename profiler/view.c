@@ -86,6 +86,24 @@ int32_t td_view_subgraph(const td_view *view, const td_trace_event *event)
                : -1;
 }
 
+bool td_view_owns(const td_view *view, const td_trace_event *event)
+{
+    switch (event->kind) {
+    case TD_RECORD_QUEUE: /* its id is no plan's */
+    case TD_RECORD_DATA_WAIT:
+    case TD_RECORD_ADMIT:
+    case TD_RECORD_CHECKPOINT:
+    case TD_RECORD_CALLBACK:
+    case TD_RECORD_FLUSH:
+        return view->own_threads[event->thread];
+    case TD_RECORD_MEMORY:
+    case TD_RECORD_PROCESSOR:
+        return true;
+    default:
+        return !event->id || td_view_node(view, event) >= 0 || td_view_subgraph(view, event) >= 0;
+    }
+}
+
 int64_t td_view_begin_ns(const td_view *view)
 {
     for (int64_t i = 0; i < view->n_steps; i++)
@@ -170,8 +188,9 @@ static td_status *fill_lanes(td_view *view)
 
 /* ---- filling ---------------------------------------------------------------------------------------------------------------------- */
 
-/* The plan whose steps the window has most of. */
-static td_status *find_plan(const td_trace *trace, const td_trace_window *window, const td_trace_plan **out_plan)
+/* The plan whose steps the window has most of, of a worker's. */
+static td_status *find_plan(const td_trace *trace, const td_trace_window *window, int32_t worker,
+                            const td_trace_plan **out_plan)
 {
     int64_t *steps = NULL, most = 0;
     *out_plan = NULL;
@@ -182,7 +201,7 @@ static td_status *find_plan(const td_trace *trace, const td_trace_window *window
         if (e->kind != TD_RECORD_STEP || e->step < window->first_step || e->step > window->last_step)
             continue;
         const td_trace_plan *plan = td_trace_find(trace, e->id, &node, &subgraph);
-        if (plan && plan->first_id == e->id)
+        if (plan && plan->first_id == e->id && (worker < 0 || plan->worker == worker))
             steps[plan - trace->plans]++;
     }
     for (int64_t p = 0; p < trace->n_plans; p++)
@@ -233,10 +252,10 @@ static void take_step(td_view *view, const td_trace_event *e)
     step->whole = true;
 }
 
-/* `runs`: of each thread whether it runs the view's steps; another one's are of another session, another worker say. */
-static void take_micro_step(td_view *view, const td_trace_event *e, const bool *runs)
+/* Of a thread that runs the view's steps; another one's are of another session, another worker say. */
+static void take_micro_step(td_view *view, const td_trace_event *e)
 {
-    int64_t index = runs[e->thread] ? index_of(view, e) : -1;
+    int64_t index = view->own_threads[e->thread] ? index_of(view, e) : -1;
     td_view_micro *micro = index < 0 ? NULL : &view->micros[index];
     if (micro && e->kind == TD_RECORD_DATA_WAIT) {
         micro->data_begin_ns = e->begin_ns;
@@ -291,23 +310,19 @@ static void end_step(const td_view *view, td_view_step *step)
 static td_status *take_events(td_view *view)
 {
     const td_trace *trace = view->trace;
-    bool *runs = NULL;
-    td_status *status = TD_NEW(runs, trace->n_threads + 1);
-    for (int64_t i = 0; !status && i < trace->n_events; i++)
+    TD_TRY(TD_NEW(view->own_threads, trace->n_threads + 1));
+    for (int64_t i = 0; i < trace->n_events; i++)
         if (trace->events[i].kind == TD_RECORD_STEP && trace->events[i].id == view->plan->first_id)
-            runs[trace->events[i].thread] = true;
-    for (int64_t i = 0; !status && i < trace->n_events; i++) {
+            view->own_threads[trace->events[i].thread] = true;
+    for (int64_t i = 0; i < trace->n_events; i++) {
         const td_trace_event *e = &trace->events[i];
         if (e->kind == TD_RECORD_SUBGRAPH)
-            status = take_run(view, e);
+            TD_TRY(take_run(view, e));
         else if (e->kind == TD_RECORD_STEP)
             take_step(view, e);
         else if (e->kind == TD_RECORD_MICRO_STEP || e->kind == TD_RECORD_DATA_WAIT || e->kind == TD_RECORD_ADMIT)
-            take_micro_step(view, e, runs);
+            take_micro_step(view, e);
     }
-    td_free(runs);
-    if (status)
-        return status;
     for (int64_t i = 0; i < view->n_steps * view->n_micro; i++)
         end_micro_step(view, i);
     for (int64_t i = 0; i < view->n_steps; i++)
@@ -332,7 +347,7 @@ static int64_t count_micro(const td_view *view)
     return most;
 }
 
-static td_status *fill(td_view *view)
+static td_status *fill(td_view *view, int32_t worker)
 {
     enum { EDGE = 3, MOST_STEPS = 1 << 24, MOST_RUNS = 1 << 25, FEW_RUNS = 1 << 20, RARE = 64 };
     const td_trace_window *w = &view->window;
@@ -341,7 +356,7 @@ static td_status *fill(td_view *view)
     if (!sane || n > MOST_STEPS || n > view->trace->n_events) /* a step has an event at least */
         return TD_ERROR(TD_DATA_ERROR, "a window of steps %lld to %lld", (long long)view->window.first_step,
                         (long long)view->window.last_step);
-    TD_TRY(find_plan(view->trace, &view->window, &view->plan));
+    TD_TRY(find_plan(view->trace, &view->window, worker, &view->plan));
     if (!view->plan)
         return TD_ERROR(TD_DATA_ERROR, "the trace has no whole step of a training between steps %lld and %lld",
                         (long long)view->window.first_step, (long long)view->window.last_step);
@@ -375,6 +390,11 @@ static td_status *fill(td_view *view)
 
 td_status *td_view_create(const td_trace *trace, int32_t window, td_view **out_view)
 {
+    return td_view_create_of(trace, window, -1, out_view);
+}
+
+td_status *td_view_create_of(const td_trace *trace, int32_t window, int32_t worker, td_view **out_view)
+{
     td_view *view = NULL;
     *out_view = NULL;
     if (!trace->n_windows)
@@ -385,7 +405,7 @@ td_status *td_view_create(const td_trace *trace, int32_t window, td_view **out_v
     TD_TRY(TD_NEW(view, 1));
     view->trace = trace;
     view->window = trace->windows[window < 0 ? trace->n_windows - 1 : window];
-    td_status *status = fill(view);
+    td_status *status = fill(view, worker);
     if (status)
         td_view_destroy(view);
     else
@@ -412,6 +432,7 @@ void td_view_destroy(td_view *view)
     td_free(view->comes_after);
     td_free(view->n_comes_after);
     td_free(view->lanes);
+    td_free(view->own_threads);
     td_free(view->steps);
     td_free(view->micros);
     td_free(view->runs);

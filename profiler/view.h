@@ -7,7 +7,8 @@
  * Micro-steps of all steps are numbered one after the other, n_micro places for each step. A step that does not accumulate is one
  * micro-step. Within one, subgraphs follow each other by the plan; the same holds between one and the next, in the same step or not.
  *
- * The plan is the one that the window's steps trained. A view borrows its trace and is never changed. */
+ * The plan is the one that the window's steps trained; of a rank that runs several workers of a job, the plan of one of them. A view borrows
+ * its trace and is never changed. */
 #ifndef TANDEM_PROFILER_VIEW_H
 #define TANDEM_PROFILER_VIEW_H
 
@@ -56,6 +57,7 @@ typedef struct td_view {
     const td_trace *trace;
     const td_trace_plan *plan;
     td_trace_window window;
+    bool *own_threads; /* of each thread: it ran steps of this plan, and what it did between them is theirs */
     /* steps first .. first + n_steps, of which the window's are analysed; the others are its edges */
     int64_t first, n_steps;
     td_view_step *steps;
@@ -73,6 +75,8 @@ typedef struct td_view {
 
 /* `window`: from 0, or -1 for the last. An error where the trace has no such window, or no step of a training in it. */
 td_status *td_view_create(const td_trace *trace, int32_t window, td_view **out_view) TD_MUST_USE;
+/* Of the plans of one worker; -1: of all. */
+td_status *td_view_create_of(const td_trace *trace, int32_t window, int32_t worker, td_view **out_view) TD_MUST_USE;
 void td_view_destroy(td_view *view);
 
 /* NULL outside what was recorded. */
@@ -92,6 +96,8 @@ int64_t td_view_count(const td_view *view);
 /* The node or subgraph of an event of this plan; -1 where it is none. */
 int32_t td_view_node(const td_view *view, const td_trace_event *event);
 int32_t td_view_subgraph(const td_view *view, const td_trace_event *event);
+/* Whether an event is of this plan's steps, or of nobody's: another worker of the same rank may have recorded it. */
+bool td_view_owns(const td_view *view, const td_trace_event *event);
 /* From where to where the analysed steps go. */
 int64_t td_view_begin_ns(const td_view *view);
 int64_t td_view_end_ns(const td_view *view);

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "runtime/remote.h"
 
 static json_t *numbers(const int32_t *values, int32_t n)
 {
@@ -133,6 +134,8 @@ td_status *td_profiler_plan_json(const td_session *session, uint32_t first_id, c
                   (int)plan->training, "pipelined", (int)plan->pipelined, "early_lookup", (int)plan->early_lookup,
                   "cores", session->machine->topology->usable, "estimated_ms", plan->bound_s * 1e3, "devices", devices,
                   "values", values, "nodes", nodes, "subgraphs", subgraphs);
+    if (root && plan->in_job)
+        json_object_set_new(root, "worker", json_integer(plan->remote->worker));
     char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (text)

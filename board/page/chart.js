@@ -2,6 +2,7 @@
 import { h, css, number } from "/dom.js";
 
 /* global uPlot */
+const WHOLE = Array.from({ length: 39 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)); // distances of ticks
 
 // options: {title, height, log, xLabel, time, load(range) -> Promise<[{name, colour, points: [[x, value, least, greatest, smoothed]], unit(y)?}]>}
 // `load` gets {from, to, pixels} and is asked again after each zoom, so that a zoomed chart has all its detail.
@@ -56,6 +57,7 @@ export function chart(options) {
   }
 
   function make(series) {
+    const data = table(series), whole = !options.time && data[0].every(Number.isInteger); // steps: none lies between two
     const axis = { stroke: css("--quiet"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--grid") }, font: "12px system-ui, sans-serif" };
     const lines = series.flatMap((one) => {
       const faint = { stroke: "transparent", points: { show: false }, spanGaps: true, width: 0 };
@@ -69,7 +71,7 @@ export function chart(options) {
       width, height, legend: { show: false },
       scales: { x: { time: Boolean(options.time), range: range.from === undefined ? undefined : () => [range.from, range.to] },
         y: { distr: log ? 3 : 1, range: range.low === undefined ? undefined : () => [range.low, range.high] } },
-      axes: [{ ...axis, label: undefined, size: 34 },
+      axes: [{ ...axis, label: undefined, size: 34, ...(whole && { incrs: WHOLE }) },
         { ...axis, size: 62, values: (_, ticks) => ticks.map((t) => (t === null ? "" : number(t, 4))) }],
       series: [{}, ...lines], bands,
       cursor: { drag: { x: true, y: true, uni: 12, setScale: false }, points: { size: 7 } },
@@ -85,7 +87,7 @@ export function chart(options) {
         }],
         setCursor: [(u) => say(u, series)],
       },
-    }, table(series), place);
+    }, data, place);
   }
 
   // What is under the pointer; without one, the last values.

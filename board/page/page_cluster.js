@@ -25,7 +25,7 @@ function figures(ranks, met) {
   const workers = ranks.filter((rank) => rank.step_ms > 0), slow = ranks.reduce((a, b) => (b.times_last > (a?.times_last ?? 0) ? b : a), null);
   return h("div", { class: "figures" }, figure("a step", workers.length ? ms(workers[0].step_ms) : "–"),
     figure("pulled a step, all workers", bytes(total(ranks, "pull_bytes"), true)), figure("pushed a step, all workers", bytes(total(ranks, "push_bytes"), true)),
-    slow && figure(`last most often: rank ${slow.rank}`, `${slow.times_last} of ${slow.met}`), slow && figure("the others wait for it alone", ms(slow.held_up_ms)),
+    slow && figure(`last most often: ${nameOf(slow)}`, `${slow.times_last} of ${slow.met}`), slow && figure("the others wait for it alone", ms(slow.held_up_ms)),
     met.length > 0 && figure("from the first to the last", ms(met.reduce((sum, one) => sum + one.late_ms.at(-1), 0) / met.length)));
 }
 const total = (ranks, key) => ranks.reduce((sum, rank) => sum + rank[key], 0);
@@ -45,15 +45,14 @@ function waits(ranks) {
 const FRAME = 90, HEIGHT = 212;
 function arrivals(ranks, met, room) {
   const width = Math.max(640, room, met.length * 18), slot = (width - 60) / met.length, most = Math.max(1e-6, ...met.map((sum) => sum.late_ms.at(-1)));
-  const place = new Map(ranks.map((rank, i) => [rank.rank, i]));
-  const marks = met.map((sum, i) => svg("g", { role: "img", "aria-label": `step ${sum.step}: rank ${sum.order.at(-1)} came last, ${ms(sum.late_ms.at(-1))} after rank ${sum.order[0]}` },
-    sum.order.map((rank, k) => svg("circle", { cx: 54 + (i + 0.5) * slot, cy: 186 - (166 * sum.late_ms[k]) / most, r: 4, fill: colour(place.get(rank)),
-      onpointermove: (event) => tip(event, `step ${sum.step}\nrank ${rank}: ${ms(sum.late_ms[k])} after the first`), onpointerleave: (event) => tip(event, "") })),
+  const marks = met.map((sum, i) => svg("g", { role: "img", "aria-label": `step ${sum.step}: ${nameOf(ranks[sum.places.at(-1)])} came last, ${ms(sum.late_ms.at(-1))} after ${nameOf(ranks[sum.places[0]])}` },
+    sum.places.map((at, k) => svg("circle", { cx: 54 + (i + 0.5) * slot, cy: 186 - (166 * sum.late_ms[k]) / most, r: 4, fill: colour(at),
+      onpointermove: (event) => tip(event, `step ${sum.step}\n${nameOf(ranks[at])}: ${ms(sum.late_ms[k])} after the first`), onpointerleave: (event) => tip(event, "") })),
     i % Math.ceil(met.length / 20) === 0 && svg("text", { x: 54 + (i + 0.5) * slot, y: 206, "font-size": 11, "text-anchor": "middle", fill: "currentColor" }, sum.step)));
   return h("div", { class: "card" }, h("h2", {}, "How late each rank came to the sum of each step"),
     h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Arrivals" }, svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "group", "aria-label": "How late each rank came" },
       svg("text", { x: 48, y: 24, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, ms(most)), svg("text", { x: 48, y: 190, "font-size": 11, "text-anchor": "end", fill: "currentColor" }, "0"), marks)),
-    h("div", { class: "legend" }, ranks.filter((rank) => rank.met > 0).map((rank) => h("span", {}, h("i", { class: "swatch", style: { background: colour(place.get(rank.rank)) } }), nameOf(rank)))));
+    h("div", { class: "legend" }, ranks.map((rank, at) => rank.met > 0 && h("span", {}, h("i", { class: "swatch", style: { background: colour(at) } }), nameOf(rank)))));
 }
 
 function rankTable(ranks) {

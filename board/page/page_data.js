@@ -25,7 +25,7 @@ export async function show(place) {
 }
 
 function waiting(data) {
-  const facts = { "workers": number(data.workers), "batches made": number(data.batches), "making one": ms(data.make_ms), "workers waited, for enough were ready": ms(data.workers_waited_ms),
-    "the run waited for batches": ms(data.run_waited_ms), "steps that waited": number(data.starved_steps), "batches ready when one was taken": `${number(data.queue_ready, 3)} of ${number(data.queue_places)}`, "times none was ready": number(data.queue_empty) };
+  const facts = { "workers": number(data.workers), "batches made": number(data.batches), "making one": ms(data.make_ms), "workers waited, for enough were ready": `${ms(data.workers_waited_ms)} in all`,
+    "the run waited for batches": `${ms(data.run_waited_ms)} in all`, "steps that data held up": number(data.starved_steps), "batches ready when one was taken": `${number(data.queue_ready, 3)} of ${number(data.queue_places)}`, "times none was ready": number(data.queue_empty) };
   return h("dl", {}, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }

@@ -108,7 +108,7 @@ const cut = (text, n) => (text.length > n ? `${text.slice(0, n - 1)}…` : text)
 function visible(plan, ops, state) {
   const nodes = new Map(), edges = new Map();
   for (const subgraph of plan.subgraphs)
-    if (!state.open.has(subgraph.id)) nodes.set(`#${subgraph.id}`, { id: `#${subgraph.id}`, width: 190, height: 50, name: subgraph.name, sub: `${subgraph.n_ops} ops, ${ms(subgraph.ms)}`, device: subgraph.device, group: subgraph.id });
+    if (!state.open.has(subgraph.id)) nodes.set(`#${subgraph.id}`, { id: `#${subgraph.id}`, width: Math.min(300, Math.max(190, 24 + 8 * subgraph.name.length)), height: 50, name: subgraph.name, sub: `${subgraph.n_ops} ops, ${ms(subgraph.ms)}`, device: subgraph.device, group: subgraph.id });
   for (const op of ops.values()) {
     if (state.open.has(op.subgraph.id)) nodes.set(op.name, { id: op.name, width: 170, height: 36, name: op.name, sub: op.op, device: op.device, op: true });
     for (const input of op.inputs ?? []) {
@@ -137,7 +137,7 @@ function drawGraph(plan, ops, state, picture, camera, choose, fit) {
     svg("title", {}, `${node.name} on ${node.device}`),
     svg("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: node.op ? 7 : 11, fill: "var(--card)", stroke: fill, "stroke-width": chosen ? 4 : 2 }),
     svg("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: node.op ? 7 : 11, fill, opacity: 0.14 }),
-    svg("text", { x: node.x, y: node.y - 3, "text-anchor": "middle", "font-size": 12.5, "font-weight": 600, fill: "currentColor" }, cut(node.name, node.op ? 20 : 22)),
+    svg("text", { x: node.x, y: node.y - 3, "text-anchor": "middle", "font-size": 12.5, "font-weight": 600, fill: "currentColor" }, cut(node.name, node.op ? 20 : Math.floor((node.width - 16) / 7.8))),
     svg("text", { x: node.x, y: node.y + 13, "text-anchor": "middle", "font-size": 11, fill: "currentColor" }, cut(node.sub, 24)));
   });
   const element = svg("svg", { class: "surface", height: 560, tabindex: "0", role: "group", "aria-label": "Graph of the plan", viewBox: "0 0 100 100", preserveAspectRatio: "xMidYMid meet" }, lines, boxes);

@@ -2,7 +2,7 @@
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { chart } from "/chart.js";
-import { h, clear, table, empty, bytes, colour, deviceColour, percent } from "/dom.js";
+import { h, clear, table, empty, bytes, number, colour, deviceColour, percent } from "/dom.js";
 
 export async function show(place) {
   const run = await get("run", { run: focusRun().id }), plan = run.lineage?.plan;
@@ -21,8 +21,9 @@ export async function show(place) {
 }
 
 function overTime(device, charts) {
-  const steps = device.live_bytes_over_ms.flatMap(([t, n], i, all) => (i ? [[t, all[i - 1][1]], [t, n]] : [[t, n]])).map(([t, n], i) => [t + i * 1e-9, n / 1024, n / 1024, n / 1024, n / 1024]);
-  const one = chart({ title: `${device.device}: KiB alive against ms, peak ${bytes(device.peak_live_bytes)}`, height: 190, load: async () => [{ name: device.device, colour: deviceColour(device.device), points: steps }] });
+  const unit = bytes(device.peak_live_bytes).split(" ")[1], per = 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].indexOf(unit);
+  const steps = device.live_bytes_over_ms.flatMap(([t, n], i, all) => (i ? [[t, all[i - 1][1]], [t, n]] : [[t, n]])).map(([t, n], i) => [t + i * 1e-9, n / per, n / per, n / per, n / per]);
+  const one = chart({ title: `${device.device}: ${unit} alive against ms, peak ${bytes(device.peak_live_bytes)}`, height: 190, load: async () => [{ name: device.device, colour: deviceColour(device.device), unit: (n) => `${number(n, 3)} ${unit}`, points: steps }] });
   charts.push(one);
   one.card.append(h("h3", {}, "At the peak"), table([{ name: "name", value: (t) => t.name }, { name: "class", value: (t) => t.class }, { name: "bytes", number: true, value: (t) => t.bytes, show: (t) => bytes(t.bytes) }],
     device.tenants, { label: `At the peak of ${device.device}`, sort: 2, most: 10 }));

@@ -5,7 +5,7 @@ import { focusRun } from "/main.js";
 import { makePainter } from "/strip.js";
 import { h, clear, empty, css, colourOf, ms, number, tip } from "/dom.js";
 
-const ROW = 20, LABELS = 170, TOP = 26;
+const ROW = 20, LABELS = 170, TOP = 26, MOST_TALL = 60000; // pixels: a taller canvas stays blank
 const KIND_COLOURS = { 1: "#8a8fa3", 6: "#b9bfce", 11: "#d1495b", 12: "#2a9d6f", 13: "#b9bfce", 14: "#8a63d2", 15: "#c9a227", 16: "#c9a227", 5: "#e0752d", 20: "#3aa6b9" };
 
 const nameOf = (box) => (box[6] === "step" ? `step ${box[4]}` : box[6] === "micro_step" ? `part of step ${box[4]}` : box[6]);
@@ -31,7 +31,9 @@ export async function show(place) {
     if (!colour) inks.set(box[6], colour = colourOf(box[6]));
     return colour;
   }
-  const rows = () => data.rows.filter((row) => !hidden || row.thread.toLowerCase().includes(hidden));
+  const matching = () => data.rows.filter((row) => !hidden || row.thread.toLowerCase().includes(hidden));
+  const rows = () => matching().slice(0, Math.floor(MOST_TALL / (ROW * (devicePixelRatio || 1))));
+  const less = h("p", { class: "lead", role: "status" });
   const width = () => Math.max(200, surface.clientWidth - LABELS);
   const xOf = (ns) => LABELS + ((ns - view.from) * width()) / (view.to - view.from);
 
@@ -48,6 +50,8 @@ export async function show(place) {
     context.clearRect(0, 0, wide, tall);
     const colours = { text: css("--text"), quiet: css("--quiet"), card: css("--card"), line: css("--grid") };
     if (list.length) drawBoxes(context, list, scale, colours, wide);
+    const left = matching().length - list.length;
+    less.textContent = left > 0 ? `${number(left)} more rows do not fit here: search for their threads.` : "";
     context.globalCompositeOperation = "destination-over"; // lines behind the boxes
     drawScale(context, wide, tall);
     context.globalCompositeOperation = "source-over";
@@ -182,7 +186,8 @@ export async function show(place) {
     (first.dropped > 0 || first.cut) && h("div", { class: "note" }, first.dropped > 0 ? `${number(first.dropped)} records were dropped for want of room.` : "The file was cut off; what is before the cut is shown."),
     h("div", { class: "bar" }, h("input", { type: "search", placeholder: "threads", "aria-label": "Search threads", oninput: (event) => { hidden = event.target.value.trim().toLowerCase(); later(); } }),
       h("button", { onclick: () => zoom(0.6), title: "W" }, "zoom in"), h("button", { onclick: () => zoom(1.6), title: "S" }, "zoom out"), h("button", { onclick: () => pan(-0.25), title: "A" }, "left"), h("button", { onclick: () => pan(0.25), title: "D" }, "right"), h("button", { onclick: all, title: "0" }, "all")),
-    surface, details);
+    first.threads_left_out > 0 && h("div", { class: "note" }, `${number(first.threads_left_out)} of ${number(first.threads)} threads have no row here: tandem profile RUN --perfetto FILE shows every one.`),
+    surface, less, details);
   sizes.observe(surface);
   draw();
   return () => { gone = true; removeEventListener("keydown", keys); sizes.disconnect(); clearTimeout(timer); };

@@ -158,6 +158,10 @@ static void test_rows_are_bounded(void **state)
         trace.threads[t].n_events = 3;
     OK(td_board_make_rows(&trace, 1, &rows, &n));
     assert_in_range(n, 1000, 4096);
+    assert_int_equal(td_board_threads_left_out(&trace),
+                     THREADS - (rows[n - 1].thread + 1)); /* and it is said how many */
+    trace.n_threads = 1000;
+    assert_int_equal(td_board_threads_left_out(&trace), 0);
     td_board_free_rows(rows, n);
     free(trace.threads);
     free(trace.events);

@@ -146,6 +146,23 @@ static void test_every_view_of_a_run(void **state)
                          access("page.html", F_OK),
                      0);
     SUCCEED("profile", "diff", "seen", "seen");
+    assert_non_null(strstr(out, "the same work, done alike\n"));
+    assert_non_null(strstr(out, "median of a step"));
+}
+
+/* Nobody is told that one model is faster than another without having asked for that. */
+static void test_recordings_of_different_work_are_not_compared(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "left", "--profile");
+    SUCCEED("train", "x.yaml", "--run", "right", "--profile", "--set", "data.batch=8");
+    assert_int_equal(RUN("profile", "diff", "left", "right"), 2);
+    assert_non_null(strstr(errors, "recorded different work: samples a step "));
+    assert_non_null(strstr(errors, "--anyway"));
+    assert_null(strstr(out, "median of a step"));
+    const int code = RUN("profile", "diff", "left", "right", "--anyway", "--least", "0.99"); /* 1: it is slower */
+    assert_true(code == 0 || code == 1);
+    assert_int_equal(strncmp(out, "different work: samples a step ", 31), 0);
     assert_non_null(strstr(out, "median of a step"));
 }
 
@@ -191,6 +208,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_every_view_of_a_run),
+        cmocka_unit_test(test_recordings_of_different_work_are_not_compared),
         cmocka_unit_test(test_a_signal_asks_for_a_recording),
     };
     return cmocka_run_group_tests(tests, enter, leave);

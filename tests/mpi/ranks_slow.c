@@ -145,7 +145,7 @@ static void check(const char *folder, int32_t slow_rank)
     td_advice_list list;
     (void)snprintf(path, sizeof path, "%s/trace-0001.tdt", folder);
     no_error(td_job_traces_read(path, &traces));
-    no_error(td_analysis_create_of(traces, -1, -1, &analysis));
+    no_error(td_analysis_create_of(traces, (td_whose){-1, -1}, -1, &analysis));
     require(traces->n == td_job_ranks(job) && analysis->ranks->n_steps == RECORDED,
             "not all ranks and steps are there");
     double injected = injected_ns(folder, slow_rank);

@@ -89,9 +89,13 @@ typedef struct made {
     double event_ns;
     int64_t prepare; /* of the forward op there, for making its kernel anew */
     int64_t pull, push, pull_bytes;
-    int64_t late, sum; /* of a rank of a job: how much later it comes to the sum, and how long that takes it */
+    int64_t pull_within; /* so much of the lookup's own time is a pull */
+    int64_t late, sum;   /* of a rank of a job: how much later it comes to the sum, and how long that takes it */
     int rank, ranks;
+    const char *model;
+    int samples;              /* of a step */
     const char *host, *notes; /* notes: one more JSON object of information */
+    const char *role;         /* NULL: "worker" and its rank */
     int64_t start_ns;         /* the monotonic clock where ticks are 0 */
     double drift; /* how much faster that clock runs than the first rank's: ticks are the first rank's nanoseconds */
     const char *changes[4][2]; /* text of the plan, and what stands there instead */
@@ -108,6 +112,8 @@ static inline made made_defaults(void)
                   .first = 6,
                   .steps = 4,
                   .host = "here",
+                  .model = "made",
+                  .samples = 256,
                   .event_ns = 15};
 }
 
@@ -158,6 +164,9 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
         made_add(e, CPU_LANE, TD_RECORD_PULL, FIRST_ID + LOOKUP, step, at + w, at + w + m->pull,
                  (uint64_t)m->pull_bytes);
     int64_t looked = made_run(e, m, LOOKUP, step, at + w + m->pull);
+    if (m->pull_within)
+        made_add(e, CPU_LANE, TD_RECORD_PULL, FIRST_ID + LOOKUP, step, looked - m->durations[LOOKUP],
+                 looked - m->durations[LOOKUP] + m->pull_within, (uint64_t)m->pull_bytes);
     int64_t copied = made_run(e, m, TO_ACCEL, step, looked + w);
     int64_t bottom = made_run(e, m, BOTTOM, step, at + w);
     if (m->prepare)
@@ -173,7 +182,7 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     if (m->push)
         made_add(e, CPU_LANE, TD_RECORD_PUSH, FIRST_ID + UPDATE, step, back, back + m->push, (uint64_t)m->pull_bytes);
     int64_t end = made_run(e, m, UPDATE, step, back + m->push + w);
-    made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, at, end, 256);
+    made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, at, end, (uint64_t)m->samples);
     made_add(e, MAIN_THREAD, TD_RECORD_MEMORY, 1, step, end, end, 500000);
     made_add(e, MAIN_THREAD, TD_RECORD_PROCESSOR, 0, step, end, end, (uint64_t)(4 * m->cpu_share * (double)(end)));
     made_add(e, MAIN_THREAD, TD_RECORD_CALLBACK, 0, step, end, end + callback, 0);
@@ -197,11 +206,12 @@ static inline td_status *made_write(td_trace_writer *writer, const made *m, cons
 {
     static const char *const names[] = {"",         "main",       "cpu compute 0", "accel compute 0",
                                         "to accel", "from accel", "data worker"};
-    char info[256], *plan = made_plan_with(m);
+    char info[256], role[32], *plan = made_plan_with(m);
+    (void)snprintf(role, sizeof role, "worker %d", m->rank);
     int length = snprintf(info, sizeof info,
-                          "{\"host\":\"%s\",\"rank\":%d,\"ranks\":%d,\"role\":\"worker %d\",\"clock\":\"monotonic\","
-                          "\"model\":\"made\",\"event_ns\":%g,\"off_ns\":1}",
-                          m->host, m->rank, m->ranks, m->rank, m->event_ns);
+                          "{\"host\":\"%s\",\"rank\":%d,\"ranks\":%d,\"role\":\"%s\",\"clock\":\"monotonic\","
+                          "\"model\":\"%s\",\"event_ns\":%g,\"off_ns\":1}",
+                          m->host, m->rank, m->ranks, m->role ? m->role : role, m->model, m->event_ns);
     trace_clock clocks[] = {{0, m->start_ns, 1700000000000000000, 20},
                             {1000000000, m->start_ns + (int64_t)(1e9 * (1 + m->drift)), 1700000001000000000, 30}};
     TD_TRY(td_trace_write(writer, TRACE_INFO, info, (uint64_t)length));

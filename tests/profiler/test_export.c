@@ -8,23 +8,15 @@
 #include "base/memory.h"
 #include "profiler/diff.h"
 #include "profiler/export.h"
+#include "tests/base/folder.h"
 
-static char folder[128];
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+static folder here;
 
 static td_trace *trace_of(const made *m)
 {
     td_trace *trace = NULL;
-    made_file(in_folder("made.tdt"), m);
-    OK(td_trace_read(in_folder("made.tdt"), &trace));
+    made_file(in_folder(&here, "made.tdt"), m);
+    OK(td_trace_read(in_folder(&here, "made.tdt"), &trace));
     return trace;
 }
 
@@ -42,8 +34,9 @@ static void test_chrome_json_has_every_event(void **state)
     (void)state;
     made m = hostile();
     td_trace *trace = trace_of(&m);
-    OK(td_export_chrome(trace, in_folder("chrome.json")));
-    json_t *json = json_load_file(in_folder("chrome.json"), 0, NULL), *events = json_object_get(json, "traceEvents");
+    OK(td_export_chrome(trace, in_folder(&here, "chrome.json")));
+    json_t *json = json_load_file(in_folder(&here, "chrome.json"), 0, NULL),
+           *events = json_object_get(json, "traceEvents");
     json_t *event;
     size_t i, slices = 0, counters = 0, found = 0;
     assert_non_null(events);
@@ -119,8 +112,8 @@ static void test_perfetto_slices_begin_and_end_on_their_tracks(void **state)
     uint64_t last[TRACKS] = {0};
     made m = hostile();
     td_trace *trace = trace_of(&m);
-    OK(td_export_perfetto(trace, in_folder("perfetto.pftrace")));
-    OK(td_file_read(in_folder("perfetto.pftrace"), &data, &bytes));
+    OK(td_export_perfetto(trace, in_folder(&here, "perfetto.pftrace")));
+    OK(td_file_read(in_folder(&here, "perfetto.pftrace"), &data, &bytes));
     const unsigned char *at = (const unsigned char *)data;
     for (field packet; next_field(&at, (const unsigned char *)data + bytes, &packet);) {
         assert_int_equal(packet.number, 1);
@@ -173,13 +166,13 @@ static void test_csv_begins_with_the_known_columns(void **state)
     td_trace *trace = trace_of(&m);
     td_analysis *a = NULL;
     OK(td_analysis_create(trace, -1, &a));
-    OK(td_export_csv(a, in_folder("csv")));
+    OK(td_export_csv(a, in_folder(&here, "csv")));
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char name[64], *text = NULL;
         size_t bytes = 0;
         int lines = 0;
         (void)snprintf(name, sizeof name, "csv/%s", files[i].name);
-        OK(td_file_read(in_folder(name), &text, &bytes));
+        OK(td_file_read(in_folder(&here, name), &text, &bytes));
         assert_int_equal(strncmp(text, files[i].head, strlen(files[i].head)), 0);
         for (size_t k = 0; k < bytes; k++)
             lines += text[k] == '\n';
@@ -202,8 +195,8 @@ static void test_a_page_stands_alone_and_names_cannot_break_it(void **state)
     td_trace *trace = trace_of(&m);
     td_analysis *a = NULL;
     OK(td_analysis_create(trace, -1, &a));
-    OK(td_export_html(a, in_folder("page.html")));
-    OK(td_file_read(in_folder("page.html"), &text, &bytes));
+    OK(td_export_html(a, in_folder(&here, "page.html")));
+    OK(td_file_read(in_folder(&here, "page.html"), &text, &bytes));
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         assert_null(strstr(text, never[i]));
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
@@ -219,11 +212,11 @@ static void test_an_export_that_fails_leaves_nothing(void **state)
     made m = made_defaults();
     td_trace *trace = trace_of(&m);
     td_file_fail_after(2);
-    td_status *status = td_export_perfetto(trace, in_folder("failed.pftrace"));
+    td_status *status = td_export_perfetto(trace, in_folder(&here, "failed.pftrace"));
     td_file_fail_after(0);
     assert_non_null(status);
     td_status_destroy(status);
-    assert_false(td_file_exists(in_folder("failed.pftrace")));
+    assert_false(td_file_exists(in_folder(&here, "failed.pftrace")));
     td_trace_destroy(trace);
 }
 
@@ -282,19 +275,58 @@ static void test_differences_beyond_noise_count(void **state)
     td_diff_destroy(diff);
 }
 
+/* What differs is named; other work is told from the same work that is done otherwise. */
+static void test_recordings_of_different_work_are_told_apart(void **state)
+{
+    static const struct {
+        const char *model, *from, *to;
+        int samples;
+        bool same_work;
+        const char *work, *how;
+    } variants[] = {
+        {"made", NULL, NULL, 256, true, "", ""},
+        {"other", NULL, NULL, 256, false, "model made, then other", ""},
+        {"made", NULL, NULL, 64, false, "samples a step 256, then 64", ""},
+        {"made", "\"[1000, 16]\"", "\"[2000, 16]\"", 256, false, "parameters table [1000, 16], then [2000, 16]", ""},
+        {"made", "\"name\":\"accel\",\"backend\":\"emulated\"", "\"name\":\"accel\",\"backend\":\"cuda\"", 256, true,
+         "", "devices cpu + accel (emulated), then cpu + accel (cuda)"},
+        {"made", "\"hidden\",\"class\":\"activation\",\"storage\":\"arena\",\"device\":1,\"dtype\":\"f32\"",
+         "\"hidden\",\"class\":\"activation\",\"storage\":\"arena\",\"device\":1,\"dtype\":\"bf16\"", 256, true, "",
+         "precision f32, then f32 + bf16"},
+        {"made", "\"name\":\"bottom/linear\"", "\"name\":\"bottom/other\"", 256, true, "",
+         "graph bottom/linear and 1 more in one alone, then none"},
+        {"made", "\"name\":\"bottom\",\"device\":1", "\"name\":\"bottom\",\"device\":0", 256, true, "",
+         "placement bottom/linear on accel, then cpu"},
+        {"made", "\"cores\":4", "\"cores\":16", 256, true, "", "cores 4, then 16"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        made m = made_defaults(), other = made_defaults();
+        char text[512];
+        other.model = variants[i].model;
+        other.samples = variants[i].samples;
+        other.changes[0][0] = variants[i].from;
+        other.changes[0][1] = variants[i].to;
+        td_diff *diff = diff_of(&m, &other);
+        assert_int_equal(diff->same_work, variants[i].same_work);
+        assert_string_equal(td_diff_unlike_text(diff, true, text, sizeof text), variants[i].work);
+        assert_string_equal(td_diff_unlike_text(diff, false, text, sizeof text), variants[i].how);
+        td_diff_destroy(diff);
+    }
+}
+
 static int enter(void **state)
 {
     (void)state;
-    (void)snprintf(folder, sizeof folder, "%s/tandem_export_XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    return mkdtemp(folder) ? 0 : -1;
+    here = make_folder();
+    return 0;
 }
 
 static int leave(void **state)
 {
     (void)state;
-    char command[160];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    remove_folder(&here);
+    return 0;
 }
 
 int main(void)
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_page_stands_alone_and_names_cannot_break_it),
         cmocka_unit_test(test_an_export_that_fails_leaves_nothing),
         cmocka_unit_test(test_differences_beyond_noise_count),
+        cmocka_unit_test(test_recordings_of_different_work_are_told_apart),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

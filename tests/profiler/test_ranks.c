@@ -88,7 +88,7 @@ static opened open_job(void)
 {
     opened o = {0};
     OK(td_job_traces_read(trace_name(0), &o.job));
-    OK(td_analysis_create_of(o.job, -1, -1, &o.a));
+    OK(td_analysis_create_of(o.job, (td_whose){-1, -1}, -1, &o.a));
     td_advise(o.a, &o.advice);
     return o;
 }
@@ -212,7 +212,7 @@ static void test_a_slow_rank_is_named_with_what_the_others_wait_for_it(void **st
     assert_non_null(advice);
     near(advice->gain_ms, 3);
     assert_non_null(
-        strstr(advice->text, "rank 2 (worker 2 on here) came last to 6 of 6 sums, and the others waited 3 ms"));
+        strstr(advice->text, "rank 2 (worker 2 on here) came last to 6 of 6 sums, and the others waited 3.00 ms"));
     json_t *json = NULL;
     OK(td_ranks_json(o.a->ranks, &json));
     const json_t *sum = json_array_get(json_object_get(json, "sums"), 3);
@@ -302,6 +302,143 @@ static void test_ids_that_do_not_repeat_are_named(void **state)
     }
 }
 
+/* ---- waiting ------------------------------------------------------------------------------------------------------------------- */
+
+static void test_a_step_that_waits_for_ranks_says_so_and_not_that_cores_idle(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        for (int r = 0; r < 2; r++) {
+            made m = worker(r, 2);
+            m.cpu_share = 0.2;
+            m.durations[LOOKUP] = 2 * MS;
+            m.pull_within = waits ? 1800000 : 100000;
+            made_file(trace_name(r), &m);
+        }
+        opened o = open_job();
+        const td_advice *advice = find(&o, "waiting_for_ranks");
+        assert_int_equal(advice != NULL, waits);
+        assert_int_equal(find(&o, "idle_cores") != NULL, !waits);
+        if (advice) {
+            near(advice->gain_ms, 1.8);
+            assert_non_null(strstr(advice->text, "pulls, pushes and sums hold a step up for 1.82 ms"));
+        }
+        close_job(&o);
+    }
+}
+
+/* What a process leaves of its host's cores the others may use. */
+static void test_cores_that_other_ranks_use_do_not_idle(void **state)
+{
+    (void)state;
+    for (int together = 0; together < 2; together++) {
+        for (int r = 0; r < 3; r++) {
+            made m = worker(r, 3);
+            m.cpu_share = 0.25;
+            m.host = r && !together ? "there" : "here";
+            made_file(trace_name(r), &m);
+        }
+        opened o = open_job();
+        assert_int_equal(td_ranks_on(o.a->ranks, "here"), together ? 3 : 1);
+        near(td_ranks_cores_used(o.a->ranks, "here"), together ? 3 : 1);
+        assert_int_equal(find(&o, "idle_cores") != NULL, !together);
+        close_job(&o);
+    }
+}
+
+/* ---- several workers of a rank ------------------------------------------------------------------------------------------------- */
+
+/* One that took over another's work has both in its trace: each has its own plan, and threads of its own. The second is later to sums. */
+static void write_two_in_one(const char *path, int64_t late)
+{
+    made m = worker(1, 3);
+    made_events *events[2] = {calloc(1, sizeof(made_events)), calloc(1, sizeof(made_events))};
+    td_trace_writer *writer = NULL;
+    char text[64], *plan;
+    int64_t end = 0;
+    m.role = "workers 1, 2";
+    m.changes[0][0] = "\"training\":true";
+    m.changes[0][1] = "\"worker\":1,\"training\":true";
+    assert_true(events[0] && events[1]);
+    for (int w = 0; w < 2; w++) {
+        int64_t at = 1000000;
+        m.late = w ? late : 0;
+        m.sum = 50000 + (w ? 0 : late);
+        m.callback = w ? 3000 : 1000;
+        for (int step = m.first - 1; step < m.first + m.steps; step++)
+            at = made_step(events[w], &m, step, at);
+        end = at > end ? at : end;
+    }
+    (void)unlink(path);
+    OK(td_trace_writer_open(path, &writer));
+    OK(made_write(writer, &m, events[0], end));
+    (void)snprintf(text, sizeof text, "\"worker\":2,\"first_id\":%d", FIRST_ID + 2 * N_SUBGRAPHS);
+    m.changes[0][0] = "\"first_id\":1";
+    m.changes[0][1] = text;
+    plan = made_plan_with(&m);
+    OK(td_trace_write(writer, TRACE_PLAN, plan, strlen(plan)));
+    free(plan);
+    for (uint32_t t = 1; t <= WORKER; t++) {
+        for (uint32_t i = 0; i < events[1]->n[t]; i++)
+            events[1]->records[t][i].id += events[1]->records[t][i].id ? 2 * N_SUBGRAPHS : 0;
+        if (events[1]->n[t])
+            OK(td_trace_write_records(writer, WORKER + t, "of the second", events[1]->records[t], events[1]->n[t], 0));
+    }
+    OK(td_trace_writer_close(writer, 0));
+    free(events[0]);
+    free(events[1]);
+}
+
+static void test_each_worker_of_a_rank_is_analysed(void **state)
+{
+    (void)state;
+    made m = worker(0, 3);
+    m.sum += 2 * MS;
+    made_file(trace_name(0), &m);
+    write_two_in_one(trace_name(1), 2 * MS);
+    opened o = open_job();
+    assert_int_equal(o.job->n, 4); /* rank 2 is lost */
+    for (int i = 1; i < 3; i++) {
+        const td_rank_trace *place = &o.job->ranks[i];
+        assert_int_equal(place->rank, 1);
+        assert_int_equal(place->worker, i);
+        assert_string_equal(place->role, i == 1 ? "worker 1" : "worker 2");
+        assert_int_equal(place->shares, i == 2);
+        assert_int_equal(o.a->ranks->times[i].steps, 6);
+        assert_int_equal(o.a->ranks->times[i].sum.n, 6); /* its own, not both */
+        near((double)o.a->ranks->times[i].late_median_ns, i == 2 ? 2 * MS : 0);
+    }
+    assert_int_equal(td_ranks_slowest(o.a->ranks), 2);
+    assert_int_equal(td_ranks_on(o.a->ranks, "here"), 2);
+    assert_non_null(strstr(find(&o, "slow_rank")->text, "rank 1 (worker 2 on here)"));
+    int64_t intervals[2] = {0};
+    for (int w = 1; w < 3; w++) {
+        td_analysis *a = NULL;
+        OK(td_analysis_create_of(o.job, (td_whose){-1, w}, -1, &a));
+        assert_int_equal(a->view->plan->worker, w);
+        assert_int_equal(a->steps->n_steps, 6);
+        assert_int_equal(a->steps->average.callback_ns, w == 2 ? 3000 : 1000); /* of its own thread */
+        assert_int_equal(a->steps->average.all_reduce_ns, w == 2 ? 50000 : 50000 + 2 * MS);
+        assert_int_equal(a->steps->average.data_wait_ns, made_defaults().data_wait);
+        assert_int_equal(a->view->n_lanes, 4);
+        intervals[w - 1] = a->steps->average.interval_ns;
+        td_analysis_destroy(a);
+    }
+    near((double)intervals[1], (double)intervals[0]);
+    td_analysis *none = NULL;
+    td_status *status = td_analysis_create_of(o.job, (td_whose){0, 2}, -1, &none);
+    assert_non_null(strstr(td_status_message(status), "worker 2 is of rank 1, not 0"));
+    td_status_destroy(status);
+    status = td_analysis_create_of(o.job, (td_whose){-1, 7}, -1, &none);
+    assert_non_null(strstr(td_status_message(status), "no worker 7"));
+    td_status_destroy(status);
+    td_trace *merged = NULL;
+    OK(td_job_traces_merge(o.job, &merged));
+    assert_int_equal(merged->n_events, o.job->ranks[0].trace->n_events + o.job->ranks[1].trace->n_events);
+    td_trace_destroy(merged);
+    close_job(&o);
+}
+
 /* ---- what is missing -------------------------------------------------------------------------------------------------------------- */
 
 /* Rank 1's trace is cut off, rank 2's is no trace, rank 3 left none; the first one may be the one that is not there. */
@@ -326,10 +463,10 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     assert_true(merged->cut);
     td_trace_destroy(merged);
     td_analysis *none = NULL;
-    td_status *status = td_analysis_create_of(o.job, 3, -1, &none);
+    td_status *status = td_analysis_create_of(o.job, (td_whose){3, -1}, -1, &none);
     assert_non_null(strstr(td_status_message(status), "rank 3 has no trace that can be read: it recorded nothing"));
     td_status_destroy(status);
-    status = td_analysis_create_of(o.job, 9, -1, &none);
+    status = td_analysis_create_of(o.job, (td_whose){9, -1}, -1, &none);
     assert_non_null(strstr(td_status_message(status), "no rank 9"));
     td_status_destroy(status);
     close_job(&o);
@@ -344,7 +481,7 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     OK(td_trace_locate(folder, &found));
     assert_string_equal(found, trace_name(1));
     OK(td_job_traces_read(found, &o.job));
-    OK(td_analysis_create_of(o.job, -1, -1, &o.a));
+    OK(td_analysis_create_of(o.job, (td_whose){-1, -1}, -1, &o.a));
     assert_string_equal(o.job->ranks[0].problem, "it recorded nothing");
     assert_int_equal(o.a->view->trace == o.job->ranks[1].trace, 1);
     assert_int_equal(o.a->ranks->times[1].late_median_ns, 2 * MS);
@@ -354,7 +491,7 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     write_workers(1, 0, 0);
     assert_int_equal(rename(trace_name(0), trace_name(5000)), 0); /* no rank has such a number: it stands alone */
     OK(td_job_traces_read(trace_name(5000), &o.job));
-    OK(td_analysis_create_of(o.job, -1, -1, &o.a));
+    OK(td_analysis_create_of(o.job, (td_whose){-1, -1}, -1, &o.a));
     assert_true(o.job->n == 1 && o.job->opened == 0);
     assert_int_equal(unlink(trace_name(5000)), 0);
     close_job(&o);
@@ -456,6 +593,9 @@ int main(void)
         cmocka_unit_test(test_ranks_that_come_together_get_no_advice),
         cmocka_unit_test(test_a_server_that_moves_most_bytes_is_named),
         cmocka_unit_test(test_ids_that_do_not_repeat_are_named),
+        cmocka_unit_test(test_a_step_that_waits_for_ranks_says_so_and_not_that_cores_idle),
+        cmocka_unit_test(test_cores_that_other_ranks_use_do_not_idle),
+        cmocka_unit_test(test_each_worker_of_a_rank_is_analysed),
         cmocka_unit_test(test_ranks_without_a_whole_trace_are_listed),
         cmocka_unit_test(test_a_merged_trace_has_every_rank_as_a_process),
         cmocka_unit_test(test_the_report_of_a_job_has_its_ranks),

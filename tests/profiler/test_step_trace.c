@@ -7,15 +7,9 @@
 #include "profiler/curves.h"
 #include "profiler/export.h"
 #include "profiler/report.h"
+#include "tests/base/folder.h"
 
-static char folder[128];
-
-static const char *in_folder(const char *name)
-{
-    static char text[256];
-    (void)snprintf(text, sizeof text, "%s/%s", folder, name);
-    return text;
-}
+static folder here;
 
 typedef struct opened {
     td_trace *trace;
@@ -25,8 +19,8 @@ typedef struct opened {
 static opened open_made(const made *m)
 {
     opened o = {0};
-    made_file(in_folder("made.tdt"), m);
-    OK(td_trace_read(in_folder("made.tdt"), &o.trace));
+    made_file(in_folder(&here, "made.tdt"), m);
+    OK(td_trace_read(in_folder(&here, "made.tdt"), &o.trace));
     OK(td_analysis_create(o.trace, -1, &o.a));
     return o;
 }
@@ -229,12 +223,12 @@ static void test_csv_has_a_row_for_each_step_and_thing(void **state)
     (void)state;
     made m = made_defaults();
     opened o = open_made(&m);
-    OK(td_export_csv(o.a, in_folder("csv")));
+    OK(td_export_csv(o.a, in_folder(&here, "csv")));
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *text = NULL;
         size_t bytes = 0;
         int rows = -1;
-        OK(td_file_read(in_folder(files[i].file), &text, &bytes));
+        OK(td_file_read(in_folder(&here, files[i].file), &text, &bytes));
         assert_int_equal(strncmp(text, files[i].head, strlen(files[i].head)), 0);
         assert_non_null(strstr(text, files[i].row));
         for (size_t k = 0; k < bytes; k++)
@@ -242,7 +236,36 @@ static void test_csv_has_a_row_for_each_step_and_thing(void **state)
         assert_int_equal(rows, files[i].rows);
         td_free(text);
     }
-    assert_false(td_file_exists(in_folder("csv/micro_step_time.csv"))); /* it does not accumulate */
+    assert_false(td_file_exists(in_folder(&here, "csv/micro_step_time.csv"))); /* it does not accumulate */
+    close_made(&o);
+}
+
+/* Of more steps than curves have at a time the files are written in pieces: they are those of one piece. */
+static void test_csv_does_not_depend_on_how_many_steps_are_done_at_once(void **state)
+{
+    static const char *const files[] = {"subgraph_step_time.csv", "lane_step_time.csv"};
+    (void)state;
+    made m = made_defaults();
+    m.steps = 7;
+    opened o = open_made(&m);
+    OK(td_directory_create(in_folder(&here, "whole")));
+    OK(td_directory_create(in_folder(&here, "pieces")));
+    for (int64_t at_once = 1; at_once < 7; at_once += 2) {
+        OK(td_export_csv_curves(o.a, in_folder(&here, "whole"), 0));
+        OK(td_export_csv_curves(o.a, in_folder(&here, "pieces"), at_once));
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+            char *text[2] = {NULL}, name[64];
+            size_t bytes[2] = {0};
+            for (int k = 0; k < 2; k++) {
+                (void)snprintf(name, sizeof name, "%s/%s", k ? "pieces" : "whole", files[i]);
+                OK(td_file_read(in_folder(&here, name), &text[k], &bytes[k]));
+            }
+            assert_int_equal(bytes[0], bytes[1]);
+            assert_memory_equal(text[0], text[1], bytes[0]);
+            td_free(text[0]);
+            td_free(text[1]);
+        }
+    }
     close_made(&o);
 }
 
@@ -300,16 +323,15 @@ static void test_totals_count_what_lanes_did(void **state)
 static int enter(void **state)
 {
     (void)state;
-    (void)snprintf(folder, sizeof folder, "%s/tandem_steps_XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    return mkdtemp(folder) ? 0 : -1;
+    here = make_folder();
+    return 0;
 }
 
 static int leave(void **state)
 {
     (void)state;
-    char command[160];
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    remove_folder(&here);
+    return 0;
 }
 
 int main(void)
@@ -321,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_curves_have_every_quantity_of_every_step),
         cmocka_unit_test(test_one_step_has_its_path_its_lanes_and_its_subgraphs),
         cmocka_unit_test(test_csv_has_a_row_for_each_step_and_thing),
+        cmocka_unit_test(test_csv_does_not_depend_on_how_many_steps_are_done_at_once),
         cmocka_unit_test(test_steps_that_starve_are_named),
         cmocka_unit_test(test_totals_count_what_lanes_did),
     };
