@@ -12,7 +12,7 @@
 #define TD_ISA_HAS_X86 0
 #endif
 
-static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512"};
+static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512", "avx512_bf16"};
 
 const char *td_isa_name(td_isa isa)
 {
@@ -27,6 +27,14 @@ static bool has_f16c(void)
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+/* AVX512_BF16: leaf 7, the second of its parts, if it has two. The registers are those of "avx512f". */
+static bool has_bf16(void)
+{
+    unsigned parts, a, b, c, d;
+    return __get_cpuid_count(7, 0, &parts, &b, &c, &d) && parts >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a >> 5 & 1);
+}
 #endif
 
 bool td_isa_available(td_isa isa)
@@ -36,13 +44,12 @@ bool td_isa_available(td_isa isa)
 #if TD_ISA_HAS_X86
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-    if (isa == TD_ISA_AVX2)
-        return avx2;
-    if (isa == TD_ISA_AVX512)
-        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#endif
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return isa == TD_ISA_AVX2 ? avx2 : isa == TD_ISA_AVX512 ? avx512 : avx512 && has_bf16();
+#else
     return false;
+#endif
 }
 
 td_isa td_isa_best(void)
@@ -68,6 +75,6 @@ td_status *td_isa_choose(td_isa *out_isa)
         *out_isa = (td_isa)isa;
         return NULL;
     }
-    return TD_ERROR(TD_INVALID_ARGUMENT, "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512",
-                    wanted);
+    return TD_ERROR(TD_INVALID_ARGUMENT,
+                    "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512, avx512_bf16", wanted);
 }

@@ -60,6 +60,7 @@ typedef struct td_bench_result {
     double median_s, q1_s, q3_s; /* of one step */
     int32_t runs, threads;
     bool elsewhere; /* another rank of the job measured; nothing is known here */
+    bool in_bf16;   /* products are of bf16 */
     double bound_s; /* what the machine allows: see td_bench_bound; 0: not measured */
     double flops, stream_bytes, row_bytes, row_size;
     td_update_streams streams;

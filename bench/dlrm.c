@@ -162,7 +162,7 @@ static void set_work(td_workload *out, const shape *s, double rows_touched)
 
 td_status *td_bench_dlrm(const td_bench_case *self, const td_bench_request *request, td_workload *out)
 {
-    shape s = strcmp(self->name, "dlrm.kaggle") ? large : kaggle;
+    shape s = strncmp(self->name, "dlrm.kaggle", strlen("dlrm.kaggle")) ? large : kaggle;
     double rows_touched = 0;
     TD_TRY(td_bench_has_not(self, "--tables", (double)request->tables));
     TD_TRY(td_bench_has_not(self, "--dim", (double)request->dim));
@@ -172,6 +172,7 @@ td_status *td_bench_dlrm(const td_bench_case *self, const td_bench_request *requ
     for (int64_t t = 0; request->rows && t < s.tables; t++)
         s.rows[t] = s.rows[t] < request->rows ? s.rows[t] : request->rows;
     out->samples = s.batch;
+    out->options.precision = strstr(self->name, ".bf16") ? TD_MIXED_BF16 : TD_FP32;
     TD_TRY(fill_batches(out, &s, &rows_touched));
     build_model(out, &s);
     set_work(out, &s, rows_touched);

@@ -13,9 +13,15 @@
 
 enum { REPEATS = 5 };
 
+double td_machine_peak(const td_machine_limits *limits)
+{
+    return limits->flops > limits->flops_bf16 ? limits->flops : limits->flops_bf16;
+}
+
 double td_bench_bound(const td_machine_limits *limits, double flops, double stream_bytes, double row_bytes)
 {
-    double seconds = limits->flops > 0 ? flops / limits->flops : 0;
+    const double peak = td_machine_peak(limits);
+    double seconds = peak > 0 ? flops / peak : 0;
     if (limits->stream_bytes > 0)
         seconds += stream_bytes / limits->stream_bytes;
     if (limits->gather_bytes > 0)
@@ -142,7 +148,7 @@ static double product_rate(int32_t threads, int64_t n, const float *a, const flo
     return best;
 }
 
-static td_status *measure_products(int32_t threads, td_machine_limits *limits)
+static td_status *measure_products(int32_t threads, bool in_bf16, td_machine_limits *limits)
 {
     const int64_t n = 2048;
     float *all = td_calloc_aligned(3 * sizeof(float) * (size_t)(n * n));
@@ -151,25 +157,28 @@ static td_status *measure_products(int32_t threads, td_machine_limits *limits)
     for (int64_t i = 0; i < 2 * n * n; i++)
         all[i] = (float)(i % 7) - 3;
     limits->flops = product_rate(threads, n, all, all + n * n, all + 2 * n * n);
+    limits->flops_bf16 = in_bf16 ? td_machine_bf16_rate() : 0;
     limits->flops_one = threads == 1 ? limits->flops : product_rate(1, n, all, all + n * n, all + 2 * n * n);
     td_free(all);
     return NULL;
 }
 #else
-static td_status *measure_products(int32_t threads, td_machine_limits *limits)
+static td_status *measure_products(int32_t threads, bool in_bf16, td_machine_limits *limits)
 {
     (void)threads;
+    (void)in_bf16;
     limits->flops = limits->flops_one = 0;
     return NULL;
 }
 #endif
 
-td_status *td_machine_measure(int32_t threads, double row_size, double streamed, td_machine_limits *out_limits)
+td_status *td_machine_measure(int32_t threads, double row_size, double streamed, bool in_bf16,
+                              td_machine_limits *out_limits)
 {
     td_team *team = NULL;
     *out_limits = (td_machine_limits){0};
     TD_TRY(td_team_create(threads, NULL, 0, &team));
     td_status *status = measure_memory(team, row_size, streamed, out_limits);
     td_team_destroy(team);
-    return status ? status : measure_products(threads, out_limits);
+    return status ? status : measure_products(threads, in_bf16, out_limits);
 }

@@ -64,6 +64,7 @@ static void summarize(const td_workload *work, double *times, td_bench_result *o
     out->row_bytes = work->row_bytes;
     out->row_size = work->row_size;
     out->streams = work->streams;
+    out->in_bf16 = work->options.precision == TD_MIXED_BF16;
     memcpy(out->facts, work->facts, sizeof out->facts);
     out->n_facts = work->n_facts;
     if (work->samples)
@@ -138,7 +139,7 @@ static td_status *measure_bound(const td_bench_request *request, td_bench_result
 {
     if (request->no_bound)
         return NULL;
-    TD_TRY(td_machine_measure(out->threads, out->row_size, out->stream_bytes, &out->limits));
+    TD_TRY(td_machine_measure(out->threads, out->row_size, out->stream_bytes, out->in_bf16, &out->limits));
     if (out->streams)
         TD_TRY(td_measure_update_streams(out->streams, out->threads, out->stream_bytes, &out->limits.stream_bytes));
     out->bound_s = td_bench_bound(&out->limits, out->flops, out->stream_bytes, out->row_bytes);

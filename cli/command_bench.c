@@ -80,10 +80,14 @@ static json_t *limits_json(const td_machine_limits *limits)
 {
     if (!limits->copy_bytes)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "gflops", rounded(1e-9 * limits->flops, 10), "gflops_one",
-                     rounded(1e-9 * limits->flops_one, 10), "copy_gb_per_s", rounded(1e-9 * limits->copy_bytes, 10),
-                     "stream_gb_per_s", rounded(1e-9 * limits->stream_bytes, 10), "gather_gb_per_s",
-                     rounded(1e-9 * limits->gather_bytes, 10));
+    json_t *json =
+        json_pack("{s:f, s:f, s:f, s:f, s:f}", "gflops", rounded(1e-9 * limits->flops, 10), "gflops_one",
+                  rounded(1e-9 * limits->flops_one, 10), "copy_gb_per_s", rounded(1e-9 * limits->copy_bytes, 10),
+                  "stream_gb_per_s", rounded(1e-9 * limits->stream_bytes, 10), "gather_gb_per_s",
+                  rounded(1e-9 * limits->gather_bytes, 10));
+    if (json && limits->flops_bf16 > 0)
+        json_object_set_new(json, "gflops_bf16", json_real(rounded(1e-9 * limits->flops_bf16, 10)));
+    return json;
 }
 
 static json_t *fact_json(const td_bench_fact *fact)
@@ -132,6 +136,8 @@ static void print_limits(const td_bench_result *result, FILE *out)
         return;
     fprintf(out, "  the machine, %d thread%s: products %.0f GFLOP/s (one thread %.0f)", result->threads,
             result->threads == 1 ? "" : "s", 1e-9 * limits->flops, 1e-9 * limits->flops_one);
+    if (limits->flops_bf16 > 0)
+        fprintf(out, ", in bf16 %.0f", 1e-9 * limits->flops_bf16);
     fprintf(out, ", copies %.1f GB/s", 1e-9 * limits->copy_bytes);
     if (result->stream_bytes > 0)
         fprintf(out, " (of as much as a step streams %.1f)", 1e-9 * limits->stream_bytes);
@@ -145,7 +151,8 @@ static void print_limits(const td_bench_result *result, FILE *out)
 static void rates_of(const td_bench_result *result, const td_bench_op *op, char flops[32], char limit[32])
 {
     const td_machine_limits *limits = &result->limits;
-    double compute = limits->flops > 0 ? op->flops / limits->flops : 0;
+    const double peak = td_machine_peak(limits);
+    double compute = peak > 0 ? op->flops / peak : 0;
     double memory = limits->copy_bytes > 0 ? op->bytes / limits->copy_bytes : 0;
     double bound = compute > memory ? compute : memory;
     (void)snprintf(flops, 32, "%.1f", 1e-9 * op->flops / op->seconds);

@@ -85,6 +85,21 @@ static void judge_isa(const td_doctor_facts *facts, report *r)
             facts->isa_override);
 }
 
+/* What train.precision: bf16 is worth here. */
+static void judge_bf16(const td_doctor_facts *facts, report *r)
+{
+    if (!facts->x86 || facts->host_problem[0])
+        return;
+    if (strstr(facts->host, "bf16 products"))
+        add(r, TD_DOCTOR_OK, "", "bf16 instructions (AVX512_BF16): train.precision: bf16 multiplies with them");
+    else if (facts->avx512_bf16)
+        add(r, TD_DOCTOR_WARN, "unset TANDEM_ISA, or set it to avx512_bf16",
+            "bf16 instructions (AVX512_BF16) are here and not used");
+    else
+        add(r, TD_DOCTOR_OK, "",
+            "no bf16 instructions (AVX512_BF16): train.precision: bf16 saves memory and traffic, not arithmetic");
+}
+
 static void judge_huge_pages(const td_doctor_facts *facts, report *r)
 {
     if (!strcmp(facts->huge_pages, "never"))
@@ -156,8 +171,8 @@ static void judge_plugins(const td_doctor_facts *facts, report *r)
 int32_t td_doctor_judge(const td_doctor_facts *facts, td_doctor_line *out_lines)
 {
     static void (*const rules[])(const td_doctor_facts *, report *) = {
-        judge_host,   judge_library, judge_cores,         judge_openmp, judge_isa,     judge_huge_pages,
-        judge_memory, judge_busy,    judge_system_limits, judge_disk,   judge_plugins,
+        judge_host,       judge_library, judge_cores, judge_openmp,        judge_isa,  judge_bf16,
+        judge_huge_pages, judge_memory,  judge_busy,  judge_system_limits, judge_disk, judge_plugins,
     };
     report r = {out_lines, 0};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

@@ -12,6 +12,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
+#include "backends/isa.h"
 #include "backends/registry.h"
 #include "base/cgroup.h"
 #include "base/cores.h"
@@ -103,9 +104,9 @@ static void gather_host(td_doctor_facts *facts)
 #endif
 #if defined(__x86_64__)
     facts->x86 = true;
-    facts->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    facts->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    facts->avx2 = td_isa_available(TD_ISA_AVX2);
+    facts->avx512 = td_isa_available(TD_ISA_AVX512);
+    facts->avx512_bf16 = td_isa_available(TD_ISA_AVX512_BF16);
 #endif
 }
 

@@ -24,3 +24,14 @@ if(TANDEM_KERNELS)
     list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_${isa}>)
   endforeach()
 endif()
+
+# The matrix product once more, for processors that multiply bf16 in pairs: kernels/gemm_pairs.h.
+if("avx512" IN_LIST TANDEM_ISAS)
+  add_library(tandem_kernels_avx512_bf16 OBJECT backends/cpu/kernels/gemm.c)
+  target_link_libraries(tandem_kernels_avx512_bf16 PRIVATE tandem_libraries)
+  target_compile_options(tandem_kernels_avx512_bf16 PRIVATE ${TANDEM_KERNEL_LEVEL} -fno-trapping-math ${TANDEM_ISA_FLAGS_avx512}
+                                                            -mavx512bf16)
+  target_compile_definitions(tandem_kernels_avx512_bf16 PRIVATE TD_ISA=avx512_bf16 TD_ISA_avx512=1 TD_ISA_avx512_bf16=1
+                                                                TD_GEMM_PAIRS=1)
+  list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_avx512_bf16>)
+endif()

@@ -25,29 +25,30 @@ td_status *td_cpu_engine_init(td_cpu_engine *engine, const td_host_services *hos
 #ifndef TANDEM_HAVE_ONEDNN
     if (gemm == TD_GEMM_LIBRARY)
         return TD_ERROR(TD_UNSUPPORTED, "gemm=library: this build has no oneDNN; gemm=reference works");
-    engine->gemm = TD_GEMM_REFERENCE;
 #endif
     return td_isa_choose(&engine->isa);
 }
 
 void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes)
 {
-    const char *isa = td_isa_name(engine->isa);
+    const char *isa = td_isa_name(engine->isa == TD_ISA_AVX512_BF16 ? TD_ISA_AVX512 : engine->isa);
+    const char *bf16 = td_gemm_uses_bf16(engine) ? ", bf16 products in hardware" : "";
 #ifdef TANDEM_HAVE_ONEDNN
     char version[32];
     td_onednn_version(version, sizeof version);
     if (!td_gemm_uses_onednn(engine))
-        (void)snprintf(out, bytes, "own gemm, %s kernels", isa);
+        (void)snprintf(out, bytes, "own gemm, %s kernels%s", isa, bf16);
     else
-        (void)snprintf(out, bytes, "%s%s, %s kernels", version, engine->gemm == TD_GEMM_LIBRARY ? " threads" : "", isa);
+        (void)snprintf(out, bytes, "%s%s, %s kernels%s", version, engine->gemm == TD_GEMM_LIBRARY ? " threads" : "",
+                       isa, bf16);
 #else
-    (void)snprintf(out, bytes, "own gemm (built without oneDNN), %s kernels", isa);
+    (void)snprintf(out, bytes, "own gemm (built without oneDNN), %s kernels%s", isa, bf16);
 #endif
 }
 
 double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)
 {
-    static const double flops_per_cycle[TD_ISA_COUNT] = {8, 32, 64};
+    static const double flops_per_cycle[TD_ISA_COUNT] = {8, 32, 64, 64};
     return 2.5e9 * flops_per_cycle[engine->isa] * cores;
 }
 

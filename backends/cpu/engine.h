@@ -10,10 +10,11 @@
 
 /* How matrix products are computed (backends/cpu/gemm.h). */
 typedef enum td_gemm_kind {
-    TD_GEMM_TILES =
-        0, /* one thread per tile, bits do not depend on threads: the own kernel where vectors have fma, else oneDNN */
-    TD_GEMM_LIBRARY,  /* oneDNN's own threading: bits may depend on threads */
-    TD_GEMM_REFERENCE /* the own kernel everywhere: the same bits on every instruction set too */
+    /* One thread per tile, bits do not depend on threads: the own kernel where vectors have fma, else oneDNN. Products of bf16 by
+     * the processor's instructions for them, where it has them (TD_ISA_AVX512_BF16). */
+    TD_GEMM_TILES = 0,
+    TD_GEMM_LIBRARY, /* oneDNN's own threading: bits may depend on threads */
+    TD_GEMM_REFERENCE /* the own kernel everywhere, without bf16 instructions: the same bits on every instruction set too */
 } td_gemm_kind;
 /* NULL-terminated, in the order of td_gemm_kind, for td_options_parse. */
 extern const char *const td_gemm_kind_names[];
@@ -26,9 +27,9 @@ struct td_cpu_engine {
 
 typedef struct td_cpu_prepared td_cpu_prepared;
 
-/* Reads TANDEM_ISA. TD_GEMM_TILES becomes TD_GEMM_REFERENCE in a build without oneDNN; TD_GEMM_LIBRARY is refused there. */
+/* Reads TANDEM_ISA. A build without oneDNN has own kernels only: TD_GEMM_LIBRARY is refused there. */
 td_status *td_cpu_engine_init(td_cpu_engine *engine, const td_host_services *host, td_gemm_kind gemm) TD_MUST_USE;
-/* "oneDNN 2.6.3 tiles, AVX2 kernels" */
+/* "own gemm, avx512 kernels, bf16 products in hardware" */
 void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes);
 /* Nominal peaks for planning, not measurements: every core at 2.5 GHz with two vector multiply-adds a cycle; one channel. */
 double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores);

@@ -8,7 +8,12 @@
  * depend on the number of threads, nor on the capacity. Each tile is computed by one thread: by an own kernel that adds
  * a_ik * b_kj to C_ij with fma, k ascending, which gives the same bits on every instruction set (gemm_own.h); or, where
  * vectors have no fma, by a oneDNN primitive, unless TD_GEMM_REFERENCE asks for those bits there too. TD_GEMM_LIBRARY
- * leaves the cutting to oneDNN. What oneDNN needs for a new shape is made at first use and kept, up to a fixed number of
+ * leaves the cutting to oneDNN.
+ *
+ * 16-bit operands are widened for all that, with one exception: on TD_ISA_AVX512_BF16, and unless TD_GEMM_REFERENCE is asked for,
+ * products of bf16 are made by the processor's bf16 instructions, which add products in pairs: other bits than elsewhere, but
+ * just as independent of threads, of the capacity and of devices. TD_GEMM_LIBRARY has oneDNN's bf16 primitives for it, which use AMX
+ * where there is one. What oneDNN needs for a new shape is made at first use and kept, up to a fixed number of
  * shapes. */
 #ifndef TANDEM_BACKENDS_CPU_GEMM_H
 #define TANDEM_BACKENDS_CPU_GEMM_H
@@ -37,6 +42,8 @@ typedef struct td_gemm td_gemm;
 
 /* Whether oneDNN computes; otherwise the own kernel does. */
 bool td_gemm_uses_onednn(const td_cpu_engine *engine);
+/* Whether products of bf16 are made by the processor's instructions for them. */
+bool td_gemm_uses_bf16(const td_cpu_engine *engine);
 td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capacity, td_gemm **out_gemm) TD_MUST_USE;
 void td_gemm_destroy(td_gemm *gemm);
 /* At most, for any shape up to the capacity. */
@@ -58,7 +65,7 @@ td_gemm_cut td_gemm_cut_of(const td_gemm_shape *shape);
  * to C. */
 typedef struct td_gemm_tile {
     int64_t m, n, k, lda, ldb, ldc;
-    bool transpose_a, transpose_b, has_bias, accumulate;
+    bool transpose_a, transpose_b, has_bias, accumulate, is_bf16;
 } td_gemm_tile;
 
 /* What follows the sums of an f32 product, on one row (of those of all products) at c; `bias_is_one`: one number of bias for

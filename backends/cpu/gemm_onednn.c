@@ -25,9 +25,10 @@ static const int argument_names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DN
 typedef dnnl_memory_desc_t description;
 typedef const_dnnl_memory_desc_t description_view;
 
-static dnnl_status_t describe(description *out, int rank, const dnnl_dims_t dims, const dnnl_dims_t strides)
+static dnnl_status_t describe(description *out, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                              const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_create_with_strides(out, rank, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_create_with_strides(out, rank, dims, type, strides);
 }
 
 static void forget(description *d)
@@ -54,9 +55,10 @@ static description_view view(const description *d)
 typedef dnnl_memory_desc_t description;
 typedef const dnnl_memory_desc_t *description_view;
 
-static dnnl_status_t describe(description *out, int rank, const dnnl_dims_t dims, const dnnl_dims_t strides)
+static dnnl_status_t describe(description *out, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                              const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_init_by_strides(out, rank, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_init_by_strides(out, rank, dims, type, strides);
 }
 
 static void forget(description *d)
@@ -141,11 +143,12 @@ void td_onednn_set_threads(int32_t threads)
 /* ---- primitives ------------------------------------------------------------------------------------------------------------------ */
 
 /* A stored matrix whose rows are `leading` elements apart; transposed: it is read as its transpose. */
-static dnnl_status_t describe_matrix(description *out, int64_t rows, int64_t columns, int64_t leading, bool transposed)
+static dnnl_status_t describe_matrix(description *out, int64_t rows, int64_t columns, int64_t leading, bool transposed,
+                                     dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = {rows, columns};
     const dnnl_dims_t strides = {transposed ? 1 : leading, transposed ? leading : 1};
-    return describe(out, 2, dims, strides);
+    return describe(out, 2, dims, type, strides);
 }
 
 static void clear(td_onednn_primitive *entry)
@@ -167,16 +170,17 @@ static dnnl_status_t describe_tile(td_onednn_primitive *entry)
 {
     const td_gemm_tile *tile = &entry->tile;
     description *d = entry->descriptions;
-    dnnl_status_t status = describe_matrix(&d[0], tile->m, tile->k, tile->lda, tile->transpose_a);
+    const dnnl_data_type_t type = tile->is_bf16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_status_t status = describe_matrix(&d[0], tile->m, tile->k, tile->lda, tile->transpose_a, type);
     entry->n_descriptions += status == dnnl_success;
     if (status == dnnl_success)
-        status = describe_matrix(&d[1], tile->k, tile->n, tile->ldb, tile->transpose_b);
+        status = describe_matrix(&d[1], tile->k, tile->n, tile->ldb, tile->transpose_b, type);
     entry->n_descriptions += status == dnnl_success;
     if (status == dnnl_success)
-        status = describe_matrix(&d[2], 1, tile->n, tile->n, false);
+        status = describe_matrix(&d[2], 1, tile->n, tile->n, false, type);
     entry->n_descriptions += status == dnnl_success;
     if (status == dnnl_success)
-        status = describe_matrix(&d[3], tile->m, tile->n, tile->ldc, false);
+        status = describe_matrix(&d[3], tile->m, tile->n, tile->ldc, false, type);
     entry->n_descriptions += status == dnnl_success;
     return status;
 }
@@ -247,8 +251,10 @@ static dnnl_status_t make_slot(td_onednn_primitive *entry, slot *new_slot)
 
 static td_status *refused(const td_gemm_tile *tile, dnnl_status_t status)
 {
-    return TD_ERROR(status == dnnl_out_of_memory ? TD_OUT_OF_MEMORY : TD_INTERNAL,
-                    "oneDNN refuses a product of %lld x %lld x %lld (its status is %d)", (long long)tile->m,
+    const td_code code = status == dnnl_out_of_memory   ? TD_OUT_OF_MEMORY
+                         : status == dnnl_unimplemented ? TD_UNSUPPORTED
+                                                        : TD_INTERNAL;
+    return TD_ERROR(code, "oneDNN refuses a product of %lld x %lld x %lld (its status is %d)", (long long)tile->m,
                     (long long)tile->n, (long long)tile->k, (int)status);
 }
 
@@ -274,7 +280,7 @@ static bool is_same_tile(const td_gemm_tile *a, const td_gemm_tile *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
            a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b && a->has_bias == b->has_bias &&
-           a->accumulate == b->accumulate;
+           a->accumulate == b->accumulate && a->is_bf16 == b->is_bf16;
 }
 
 /* The entry of this tile, or the one to make it in. */
@@ -326,8 +332,8 @@ size_t td_onednn_scratch_bytes(const td_onednn_primitive *primitive)
     return primitive->scratch_bytes;
 }
 
-bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot_index, const float *a, const float *b,
-                   const float *bias, float *c, void *scratch)
+bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot_index, const void *a, const void *b, const void *bias,
+                   void *c, void *scratch)
 {
     /* oneDNN takes inputs without const, and writes to none. */
     void *addresses[ARGUMENTS] = {(void *)a, (void *)b, (void *)bias, c, scratch};

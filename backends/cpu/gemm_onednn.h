@@ -15,13 +15,14 @@ void td_onednn_destroy(td_onednn *onednn);
  * than TD_ONEDNN_CACHE others are asked for. `team` 0: it runs on one thread, with the caller's scratch; else on as many
  * threads of oneDNN's own, with its own scratch. */
 enum { TD_ONEDNN_CACHE = 64 };
+/* TD_UNSUPPORTED: oneDNN has no such product for this processor. */
 td_status *td_onednn_prepare(td_onednn *onednn, const td_gemm_tile *tile, int32_t team, int32_t slots,
                              td_onednn_primitive **out_primitive) TD_MUST_USE;
 /* The caller's scratch for one run. */
 size_t td_onednn_scratch_bytes(const td_onednn_primitive *primitive);
 /* False when oneDNN reports an error. Leaves the calling thread's number of OpenMP threads at the primitive's. */
-bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot, const float *a, const float *b, const float *bias,
-                   float *c, void *scratch);
+bool td_onednn_run(td_onednn_primitive *primitive, int32_t slot, const void *a, const void *b, const void *bias,
+                   void *c, void *scratch);
 /* The calling thread's number of OpenMP threads, 0 when there is no OpenMP; and setting it (0: nothing happens). */
 int32_t td_onednn_threads(void);
 void td_onednn_set_threads(int32_t threads);

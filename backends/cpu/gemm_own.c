@@ -243,13 +243,13 @@ static void finish_rows(void *context, int64_t index, int32_t thread)
     }
 }
 
-void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_shape *asked,
+void td_gemm_own_run(const td_gemm_own_kernels *kernels, const td_gemm_shape *capacity, const td_gemm_shape *asked,
                      const td_gemm_operands *asked_operands, td_team *team)
 {
     bool turn = is_turned(capacity);
     td_gemm_shape shape = turned_if(turn, asked), largest = turned_if(turn, capacity);
     td_gemm_operands operands = *asked_operands;
-    run r = {.kernels = td_gemm_own_kernels_of(isa), .shape = &shape, .operands = &operands, .is_turned = turn};
+    run r = {.kernels = kernels, .shape = &shape, .operands = &operands, .is_turned = turn};
     if (r.is_turned) {
         operands.a = asked_operands->b;
         operands.b = asked_operands->a;

@@ -2,7 +2,8 @@
  *
  * C_ij = fma(a_ik, b_kj, C_ij) with k ascending from C_ij = 0, whatever the blocking: bits depend neither on how C is cut
  * over threads nor on the instruction set. Only where a sum is cut into parts are they another sum's, and that is decided
- * by the shape alone. */
+ * by the shape alone. The kernel of pairs adds a pair of products of bf16 at a time by an instruction that rounds in its own
+ * way (kernels/gemm_pairs.h): its bits do not depend on how C is cut either, but they are another sum's than those of fma. */
 #ifndef TANDEM_BACKENDS_CPU_GEMM_OWN_H
 #define TANDEM_BACKENDS_CPU_GEMM_OWN_H
 
@@ -19,7 +20,7 @@ typedef struct td_gemm_piece {
      * become 0; so does what stands where the mask is not positive. Both are of the product's dtype. */
     const void *bias, *mask; /* either may be NULL; the mask is laid out as C is */
     bool bias_is_one, relu;
-    uint16_t *rounded; /* where a 16-bit product of one part goes; NULL: nowhere yet */
+    uint16_t *rounded; /* where a 16-bit product of one part goes; NULL: nowhere yet, and nothing follows the sums */
     float *packed;     /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
 } td_gemm_piece;
 
@@ -43,6 +44,8 @@ typedef struct td_gemm_own_kernels {
     void (*round)(const td_gemm_rounding *row);
 } td_gemm_own_kernels;
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa);
+/* For bf16 alone, on TD_ISA_AVX512_BF16. */
+const td_gemm_own_kernels *td_gemm_pair_kernels(void);
 
 /* How a product is cut: its sums into parts by the shape alone; C into tiles for a number of threads, which no bit
  * depends on. */
@@ -54,7 +57,7 @@ td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_
 
 /* As for td_gemm_run. */
 size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity);
-void td_gemm_own_run(td_isa isa, const td_gemm_shape *capacity, const td_gemm_shape *shape,
+void td_gemm_own_run(const td_gemm_own_kernels *kernels, const td_gemm_shape *capacity, const td_gemm_shape *shape,
                      const td_gemm_operands *operands, td_team *team);
 
 #endif

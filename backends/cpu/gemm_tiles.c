@@ -1,5 +1,4 @@
-/* Running matrix products by oneDNN, tile by tile or left to the library: see gemm_tiles.h. How they are cut is in
- * gemm_cut.c. */
+/* Running matrix products by oneDNN, tile by tile: see gemm_tiles.h. How they are cut is in gemm_cut.c. */
 #include "backends/cpu/gemm_tiles.h"
 
 #ifdef TANDEM_HAVE_ONEDNN
@@ -21,7 +20,6 @@ enum {
 };
 
 struct td_gemm_tiles {
-    bool is_library; /* no tiles: the library cuts */
     td_gemm_shape capacity;
     int32_t slots;
     size_t partial_bytes; /* at the start of the scratch: parts of sums */
@@ -313,7 +311,7 @@ static td_status *place_slots(gemm_run *run, size_t library_bytes)
 static td_status *prepare_capacity(td_gemm_tiles *gemm)
 {
     TD_TRY(td_onednn_create(&gemm->onednn));
-    if (gemm->is_library || is_empty(&gemm->capacity) || gemm->capacity.k == 0)
+    if (is_empty(&gemm->capacity) || gemm->capacity.k == 0)
         return NULL;
     gemm_run run = {.gemm = gemm, .shape = &gemm->capacity, .cut = td_gemm_cut_of(&gemm->capacity)};
     size_t library_bytes = 0;
@@ -327,12 +325,11 @@ static td_status *prepare_capacity(td_gemm_tiles *gemm)
     return NULL;
 }
 
-td_status *td_gemm_tiles_create(bool is_library, const td_gemm_shape *capacity, td_gemm_tiles **out_gemm)
+td_status *td_gemm_tiles_create(const td_gemm_shape *capacity, td_gemm_tiles **out_gemm)
 {
     *out_gemm = NULL;
     td_gemm_tiles *gemm = NULL;
     TD_TRY(TD_NEW(gemm, 1));
-    gemm->is_library = is_library;
     gemm->capacity = *capacity;
     gemm->slots = 1;
     td_status *status = prepare_capacity(gemm);
@@ -387,27 +384,6 @@ static td_status *run_tiles(gemm_run *run, td_team *team)
     return NULL;
 }
 
-/* One product after the other, each cut by the library over as many threads as the team has. */
-static td_status *run_library(td_gemm_tiles *gemm, const td_gemm_shape *shape, const td_gemm_operands *operands,
-                              td_team *team)
-{
-    td_gemm_cut whole = {
-        .tile_m = shape->m, .tile_n = shape->n, .tile_k = shape->k, .tiles_m = 1, .tiles_n = 1, .parts = 1};
-    td_gemm_tile tile = tile_at(shape, &whole, 0, 0, 0);
-    td_onednn_primitive *primitive = NULL;
-    TD_TRY(td_onednn_prepare(gemm->onednn, &tile, td_team_threads(team), 1, &primitive));
-    int32_t before = td_onednn_threads();
-    bool ran = true;
-    for (int64_t p = 0; p < shape->batch && ran; p++)
-        ran = td_onednn_run(primitive, 0, (const float *)operands->a + p * shape->m * shape->k,
-                            (const float *)operands->b + (shape->shared_b ? 0 : p * shape->k * shape->n),
-                            operands->bias, (float *)operands->c + p * shape->m * shape->n, NULL);
-    td_onednn_set_threads(before);
-    return ran ? NULL
-               : TD_ERROR(TD_INTERNAL, "oneDNN failed to run a product of %lld x %lld x %lld", (long long)shape->m,
-                          (long long)shape->n, (long long)shape->k);
-}
-
 /* What follows the sums and is not oneDNN's: on some rows. */
 static void finish_rows(void *context, int64_t index, int32_t thread)
 {
@@ -424,10 +400,7 @@ td_status *td_gemm_tiles_run(td_gemm_tiles *gemm, const td_gemm_shape *shape, co
                              td_team *team)
 {
     gemm_run run = {.gemm = gemm, .shape = shape, .operands = operands, .cut = td_gemm_cut_of(shape)};
-    if (gemm->is_library)
-        TD_TRY(run_library(gemm, shape, operands, team));
-    else
-        TD_TRY(run_tiles(&run, team));
+    TD_TRY(run_tiles(&run, team));
     if (shape->relu || shape->has_mask)
         td_team_run(team, td_divide_up(shape->batch * shape->m, ADD_ROWS), finish_rows, &run);
     return NULL;

@@ -36,7 +36,7 @@ const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
 {
     *out_count = (int32_t)(sizeof baseline_kernels / sizeof baseline_kernels[0]);
 #if TD_ISA_HAS_X86
-    if (isa == TD_ISA_AVX512)
+    if (isa >= TD_ISA_AVX512)
         return avx512_kernels;
     if (isa == TD_ISA_AVX2)
         return avx2_kernels;
@@ -46,17 +46,27 @@ const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
 
 extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_baseline;
 #if TD_ISA_HAS_X86
-extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_avx2, td_cpu_kernel_gemm_own_avx512;
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_avx2, td_cpu_kernel_gemm_own_avx512,
+    td_cpu_kernel_gemm_own_avx512_bf16;
 #endif
 
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa)
 {
 #if TD_ISA_HAS_X86
-    if (isa == TD_ISA_AVX512)
+    if (isa >= TD_ISA_AVX512)
         return &td_cpu_kernel_gemm_own_avx512;
     if (isa == TD_ISA_AVX2)
         return &td_cpu_kernel_gemm_own_avx2;
 #endif
     (void)isa;
     return &td_cpu_kernel_gemm_own_baseline;
+}
+
+const td_gemm_own_kernels *td_gemm_pair_kernels(void)
+{
+#if TD_ISA_HAS_X86
+    return &td_cpu_kernel_gemm_own_avx512_bf16;
+#else
+    return NULL;
+#endif
 }

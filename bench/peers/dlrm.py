@@ -3,16 +3,17 @@
 peers: torch (EmbeddingBag sparse + SGD), fbgemm (table-batched embedding with fused SGD; the dense part is torch's).
 kaggle: 13 numbers, 26 tables (rows as published for the Criteo Kaggle set, capped at 2,000,000), dim 16, batch 2048,
         bottom 512-256-64-16, top 512-256-1
-large:  8 tables x 1,000,000 rows, dim 64, 100 ids a lookup, batch 512, bottom 512-512-64, top 1024-1024-1024-1"""
+large:  8 tables x 1,000,000 rows, dim 64, 100 ids a lookup, batch 512, bottom 512-512-64, top 1024-1024-1024-1
+With .bf16 it is ours that has its layers in bf16: here they stay in FP32."""
 import numpy as np
 
 from _peer import InTurn, measure, need, options, report, torch_of, zipf
 
-cases = ["dlrm.kaggle", "dlrm.large"]
+cases = ["dlrm.kaggle", "dlrm.large", "dlrm.kaggle.bf16", "dlrm.large.bf16"]
 asked = options({"torch": cases, "fbgemm": cases})
 torch = torch_of(asked)
 nn = torch.nn
-if asked.case == "dlrm.kaggle":
+if asked.case.startswith("dlrm.kaggle"):
     rows = [1460, 583, 2000000, 2000000, 305, 24, 12517, 633, 3, 93145, 5683, 2000000, 3194, 27, 14992, 2000000,
             10, 5652, 2173, 4, 2000000, 18, 15, 286181, 105, 142572]
     dim, batch, bag, dense = 16, asked.batch or 2048, 1, 13

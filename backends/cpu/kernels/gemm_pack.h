@@ -11,25 +11,29 @@
 #include "backends/cpu/kernels/gemm_vectors.h"
 #include "backends/cpu/kernels/narrow.h"
 
-/* A matrix as stored: element (line, i) is at line * leading + i. */
+/* A matrix as stored: the lines are line_bytes apart, their elements neighbours. */
 typedef struct gemm_source {
     const void *data;
-    int64_t leading;
+    int64_t line_bytes;
     td_gemm_narrow narrow;
 } gemm_source;
 
 static inline gemm_source gemm_source_at(gemm_source s, int64_t line, int64_t i)
 {
-    s.data = (const char *)s.data + (line * s.leading + i) * (s.narrow ? 2 : 4);
+    s.data = (const char *)s.data + line * s.line_bytes + i * (s.narrow ? 2 : 4);
     return s;
 }
 
 static inline float gemm_element(gemm_source s, int64_t line, int64_t i)
 {
-    int64_t at = line * s.leading + i;
-    if (!s.narrow)
-        return ((const float *)s.data)[at];
-    const uint16_t bits = ((const uint16_t *)s.data)[at];
+    const void *at = gemm_source_at(s, line, i).data;
+    float value;
+    uint16_t bits;
+    if (!s.narrow) {
+        memcpy(&value, at, sizeof value);
+        return value;
+    }
+    memcpy(&bits, at, sizeof bits);
     return s.narrow == TD_GEMM_BF16 ? td_bf16_to_f32(bits) : td_f16_to_f32(bits);
 }
 
@@ -38,10 +42,10 @@ enum { GEMM_PACK_K = 16 }; /* k of one panel before the next: sources are read b
 #if defined(TD_ISA_avx2) || defined(TD_ISA_avx512)
 static inline __m256 gemm_load_eight(gemm_source s, int64_t line, int64_t i)
 {
-    int64_t at = line * s.leading + i;
+    const void *at = gemm_source_at(s, line, i).data;
     if (!s.narrow)
-        return _mm256_loadu_ps((const float *)s.data + at);
-    __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)s.data + at));
+        return _mm256_loadu_ps(at);
+    __m128i bits = _mm_loadu_si128(at);
     if (s.narrow == TD_GEMM_F16)
         return _mm256_cvtph_ps(bits);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));

@@ -1,0 +1,481 @@
+/* Matrix products of 16-bit numbers: their bits against sums written out here, over shapes, threads and instruction sets. bf16
+ * in pairs too: everywhere with the instruction in C, and with the instruction itself where the processor has it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "backends/cpu/gemm_own.h"
+#include "backends/registry.h"
+#include "base/half.h"
+#include "base/memory.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+static void must(td_status *status)
+{
+    if (status)
+        fail_msg("%s", td_status_message(status));
+}
+
+/* ---- VDPBF16PS, as Intel's manual has it ------------------------------------------------------------------------------------- */
+
+static float flushed(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+/* fma that takes and gives no subnormal numbers. What would be subnormal if exponents had no end is flushed, so a result of
+ * 2^-126 that came of rounding is computed again further up, where there is room below. */
+static float flushing_fma(float a, float b, float c)
+{
+    a = flushed(a);
+    b = flushed(b);
+    c = flushed(c);
+    const float sum = fmaf(a, b, c);
+    if (fabsf(sum) > 0x1p-126f || sum == 0 || isnan(sum))
+        return sum;
+    return fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < 0x1p-62f ? copysignf(0, sum) : sum;
+}
+
+/* The kernel of pairs that is compiled for this test calls it in the instruction's place. */
+float td_gemm_pair_dot(float sum, uint32_t a, uint32_t b);
+float td_gemm_pair_dot(float sum, uint32_t a, uint32_t b)
+{
+    sum = flushing_fma(td_bits_float(a & 0xffff0000u), td_bits_float(b & 0xffff0000u), sum);
+    return flushing_fma(td_bits_float(a << 16), td_bits_float(b << 16), sum);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512vl,avx512bf16"))) static float by_instruction(float sum, uint32_t a, uint32_t b)
+{
+    const __m128i pairs_a = _mm_cvtsi32_si128((int32_t)a), pairs_b = _mm_cvtsi32_si128((int32_t)b);
+    return _mm_cvtss_f32(_mm_dpbf16_ps(_mm_set_ss(sum), (__m128bh)pairs_a, (__m128bh)pairs_b));
+}
+#else
+#define by_instruction td_gemm_pair_dot
+#endif
+
+/* ---- problems ---------------------------------------------------------------------------------------------------------------- */
+
+/* Edges of vectors, blocks, spans (384 numbers; 768 in pairs) and parts of sums; sums of odd length, and of none. */
+static const td_gemm_shape shapes[] = {
+    {.batch = 1, .m = 1, .n = 1, .k = 1},
+    {.batch = 1, .m = 5, .n = 7, .k = 3, .has_bias = true},
+    {.batch = 1, .m = 0, .n = 7, .k = 3},
+    {.batch = 1, .m = 4, .n = 6, .k = 0, .has_bias = true, .relu = true},
+    {.batch = 1, .m = 50, .n = 13, .k = 512, .transpose_b = true, .has_bias = true},
+    {.batch = 1, .m = 61, .n = 65, .k = 257},
+    {.batch = 1, .m = 47, .n = 141, .k = 801, .transpose_b = true, .has_bias = true, .relu = true},
+    {.batch = 1, .m = 33, .n = 67, .k = 70, .has_mask = true},
+    {.batch = 1, .m = 24, .n = 64, .k = 16, .transpose_a = true, .has_bias = true, .relu = true, .has_mask = true},
+    {.batch = 1, .m = 100, .n = 1, .k = 71, .transpose_b = true, .has_bias = true, .relu = true},
+    {.batch = 1, .m = 1, .n = 1, .k = 3001, .has_bias = true, .has_mask = true},
+    {.batch = 2, .m = 30, .n = 1, .k = 40, .transpose_a = true, .has_mask = true},
+    {.batch = 1, .m = 30, .n = 40, .k = 5001, .transpose_a = true, .has_bias = true, .relu = true, .has_mask = true},
+    {.batch = 1, .m = 108, .n = 64, .k = 769, .transpose_a = true},
+    {.batch = 3, .m = 13, .n = 17, .k = 48},
+    {.batch = 2, .m = 25, .n = 30, .k = 901, .transpose_a = true, .transpose_b = true},
+    {.batch = 4, .m = 31, .n = 29, .k = 23, .transpose_a = true, .shared_b = true},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+typedef struct problem {
+    td_gemm_shape shape;
+    uint16_t *a, *b, *bias, *mask, *c, *expected;
+    int64_t n_c;
+} problem;
+
+static uint32_t next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*seed >> 32);
+}
+
+static uint16_t narrowed(td_gemm_narrow narrow, float x)
+{
+    return narrow == TD_GEMM_BF16 ? td_f32_to_bf16(x) : td_f32_to_f16(x);
+}
+
+static float widened(td_gemm_narrow narrow, uint16_t x)
+{
+    return narrow == TD_GEMM_BF16 ? td_bf16_to_f32(x) : td_f16_to_f32(x);
+}
+
+static uint16_t *numbers(td_gemm_narrow narrow, int64_t n, uint64_t *seed)
+{
+    uint16_t *values = td_calloc((size_t)n + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = narrowed(narrow, (float)(int32_t)next_random(seed) * 0x1p-31f);
+    return values;
+}
+
+static problem make_problem(const td_gemm_shape *shape, td_gemm_narrow narrow)
+{
+    uint64_t seed = 7;
+    problem p = {.shape = *shape, .n_c = shape->batch * shape->m * shape->n};
+    p.shape.narrow = narrow;
+    p.a = numbers(narrow, shape->batch * shape->m * shape->k, &seed);
+    p.b = numbers(narrow, (shape->shared_b ? 1 : shape->batch) * shape->k * shape->n, &seed);
+    p.bias = numbers(narrow, shape->n, &seed);
+    p.mask = numbers(narrow, p.n_c, &seed);
+    p.c = numbers(narrow, p.n_c, &seed);
+    p.expected = numbers(narrow, p.n_c, &seed);
+    return p;
+}
+
+static void free_problem(problem *p)
+{
+    td_free(p->a);
+    td_free(p->b);
+    td_free(p->bias);
+    td_free(p->mask);
+    td_free(p->c);
+    td_free(p->expected);
+}
+
+/* ---- what is right ------------------------------------------------------------------------------------------------------------ */
+
+typedef float (*pair_dot)(float sum, uint32_t a, uint32_t b);
+
+static uint16_t a_at(const problem *p, int64_t product, int64_t i, int64_t l)
+{
+    const td_gemm_shape *s = &p->shape;
+    return (p->a + product * s->m * s->k)[s->transpose_a ? l * s->m + i : i * s->k + l];
+}
+
+static uint16_t b_at(const problem *p, int64_t product, int64_t l, int64_t j)
+{
+    const td_gemm_shape *s = &p->shape;
+    return (p->b + (s->shared_b ? 0 : product) * s->k * s->n)[s->transpose_b ? j * s->k + l : l * s->n + j];
+}
+
+/* The terms [from, to): one after the other by fma, or in pairs. */
+static float part_of(const problem *p, pair_dot dot, int64_t product, int64_t i, int64_t j, int64_t from, int64_t to)
+{
+    float sum = 0;
+    for (int64_t l = from; l < to; l += dot ? 2 : 1) {
+        uint32_t a = a_at(p, product, i, l), b = b_at(p, product, l, j);
+        if (dot && l + 1 < to) {
+            a |= (uint32_t)a_at(p, product, i, l + 1) << 16;
+            b |= (uint32_t)b_at(p, product, l + 1, j) << 16;
+        }
+        sum = dot ? dot(sum, a, b)
+                  : fmaf(widened(p->shape.narrow, (uint16_t)a), widened(p->shape.narrow, (uint16_t)b), sum);
+    }
+    return sum;
+}
+
+static uint16_t element_of(const problem *p, pair_dot dot, int64_t part_k, int64_t product, int64_t i, int64_t j)
+{
+    const td_gemm_shape *s = &p->shape;
+    float sum = part_of(p, dot, product, i, j, 0, part_k < s->k ? part_k : s->k);
+    for (int64_t from = part_k; from < s->k; from += part_k)
+        sum += part_of(p, dot, product, i, j, from, from + part_k < s->k ? from + part_k : s->k);
+    if (s->has_bias)
+        sum += widened(s->narrow, p->bias[j]);
+    if (s->relu)
+        sum = sum < 0 ? 0 : sum;
+    if (s->has_mask)
+        sum = widened(s->narrow, p->mask[(product * s->m + i) * s->n + j]) <= 0 ? 0 : sum;
+    return narrowed(s->narrow, sum);
+}
+
+static void expect(problem *p, pair_dot dot)
+{
+    const td_gemm_shape *s = &p->shape;
+    const int64_t part_k = s->k && p->n_c ? td_gemm_own_cut_of(s, s, 1).tile_k : 1;
+    for (int64_t product = 0; product < s->batch; product++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++)
+                p->expected[(product * s->m + i) * s->n + j] = element_of(p, dot, part_k, product, i, j);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------------ */
+
+static void run(const td_gemm_own_kernels *kernels, problem *p, int32_t threads)
+{
+    td_team *team = NULL;
+    must(td_team_create(threads, NULL, 0, &team));
+    td_team_allow_spinning(team, false);
+    const size_t bytes = td_gemm_own_scratch_bytes(&p->shape);
+    unsigned char *scratch = td_calloc_aligned(bytes + 64);
+    assert_non_null(scratch);
+    memset(scratch, 0xff, bytes + 64); /* NaN wherever somebody reads before writing */
+    memset(p->c, 0xff, ((size_t)p->n_c + 1) * sizeof *p->c);
+    const td_gemm_operands operands = {.a = p->a,
+                                       .b = p->b,
+                                       .bias = p->shape.has_bias ? p->bias : NULL,
+                                       .mask = p->mask,
+                                       .c = p->c,
+                                       .scratch = scratch};
+    if (p->n_c)
+        td_gemm_own_run(kernels, &p->shape, &p->shape, &operands, team);
+    for (size_t i = 0; i < 64; i++)
+        assert_int_equal(scratch[bytes + i], 0xff);
+    assert_int_equal(p->c[p->n_c], 0xffff);
+    td_free(scratch);
+    td_team_destroy(team);
+}
+
+static void compare(const problem *p, const char *who)
+{
+    for (int64_t i = 0; i < p->n_c; i++) {
+        const float found = widened(p->shape.narrow, p->c[i]), expected = widened(p->shape.narrow, p->expected[i]);
+        if (p->c[i] != p->expected[i] && !(isnan(found) && isnan(expected)))
+            fail_msg("%s, %lld x %lld x %lld: element %lld is %a, not %a", who, (long long)p->shape.m,
+                     (long long)p->shape.n, (long long)p->shape.k, (long long)i, (double)found, (double)expected);
+    }
+}
+
+typedef struct variant {
+    const char *name;
+    const td_gemm_own_kernels *kernels;
+} variant;
+
+/* On one thread and on more than there are rows of tiles. */
+static void check(const variant *variants, int n, td_gemm_narrow narrow, pair_dot dot)
+{
+    for (int i = 0; i < N_SHAPES; i++) {
+        problem p = make_problem(&shapes[i], narrow);
+        expect(&p, dot);
+        for (int v = 0; v < n; v++)
+            for (int32_t threads = 1; threads <= 5; threads += 4) {
+                run(variants[v].kernels, &p, threads);
+                compare(&p, variants[v].name);
+            }
+        free_problem(&p);
+    }
+}
+
+static void test_widened_products_are_chains_of_fma_on_every_instruction_set(void **state)
+{
+    (void)state;
+    variant variants[TD_ISA_COUNT];
+    int n = 0;
+    for (int isa = 0; isa < TD_ISA_COUNT; isa++)
+        if (td_isa_available((td_isa)isa))
+            variants[n++] = (variant){td_isa_name((td_isa)isa), td_gemm_own_kernels_of((td_isa)isa)};
+    check(variants, n, TD_GEMM_BF16, NULL);
+    check(variants, n, TD_GEMM_F16, NULL);
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------------------------------------------- */
+
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_pairs_baseline;
+#if defined(__x86_64__)
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_pairs_avx2, td_cpu_kernel_gemm_own_pairs_avx512;
+#endif
+
+/* The kernel of pairs with the instruction in C, on whatever vectors it is packed and edged for. */
+static int pair_variants(variant variants[3])
+{
+    int n = 0;
+    variants[n++] = (variant){"pairs, baseline", &td_cpu_kernel_gemm_own_pairs_baseline};
+#if defined(__x86_64__)
+    if (td_isa_available(TD_ISA_AVX2))
+        variants[n++] = (variant){"pairs, avx2", &td_cpu_kernel_gemm_own_pairs_avx2};
+    if (td_isa_available(TD_ISA_AVX512))
+        variants[n++] = (variant){"pairs, avx512", &td_cpu_kernel_gemm_own_pairs_avx512};
+#endif
+    return n;
+}
+
+static void test_the_manual_s_dot_product_rounds_and_flushes_as_it_says(void **state)
+{
+    (void)state;
+    const uint32_t one = 0x3f80u, both = one << 16 | one;
+    assert_true(td_gemm_pair_dot(0.5f, both, both) == 2.5f);
+    /* The high half first: 2^24 + 1 is lost to rounding, -2^24 then leaves nothing; the other way round it would leave 1. */
+    const uint32_t large = td_f32_to_bf16(-0x1p24f), lost = one << 16 | large;
+    assert_true(td_gemm_pair_dot(0x1p24f, lost, both) == 0.0f);
+    assert_true(td_gemm_pair_dot(0x1p24f, large << 16 | one, both) == 1.0f);
+    /* Ties to even. */
+    assert_true(td_gemm_pair_dot(0x1.000002p24f, one, one) == 0x1.000004p24f);
+    /* Subnormal numbers are zero, going in and coming out, with their sign. */
+    assert_true(td_gemm_pair_dot(0x1p-127f, 0, 0) == 0.0f);
+    assert_true(td_gemm_pair_dot(0, 0x0040u, 0x7f00u) == 0.0f);
+    assert_true(td_gemm_pair_dot(0, td_f32_to_bf16(0x1p-64f), td_f32_to_bf16(0x1p-63f)) == 0.0f);
+    const float negative = td_gemm_pair_dot(0, td_f32_to_bf16(-0x1p-64f), td_f32_to_bf16(0x1p-63f));
+    assert_true(negative == 0.0f && signbit(negative));
+    assert_true(td_gemm_pair_dot(0, td_f32_to_bf16(0x1p-63f), td_f32_to_bf16(0x1p-63f)) == 0x1p-126f);
+    /* 2^-126 - 2^-151.1 is 2^-126 with the exponents that there are, and less than it with exponents that do not end. */
+    assert_true(td_gemm_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-76f), td_f32_to_bf16(0x1p-75f)) == 0.0f);
+    assert_true(td_gemm_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-77f), td_f32_to_bf16(0x1p-75f)) == 0x1p-126f);
+    assert_true(isnan(td_gemm_pair_dot(0, 0x7f80u, 0)));
+    assert_true(td_gemm_pair_dot(0, 0x7f7fu, 0x7f7fu) == INFINITY);
+}
+
+static void test_pairs_are_packed_and_summed_in_order_at_every_shape(void **state)
+{
+    (void)state;
+    variant variants[3];
+    check(variants, pair_variants(variants), TD_GEMM_BF16, td_gemm_pair_dot);
+}
+
+/* What sums of pairs are worth: each of the k terms is rounded once at most, at 2^-24 of what was summed, and the result to 8 bits. */
+static void test_sums_of_pairs_are_as_exact_as_chains(void **state)
+{
+    (void)state;
+    variant variants[3];
+    pair_variants(variants);
+    for (int i = 0; i < N_SHAPES; i++) {
+        problem p = make_problem(&shapes[i], TD_GEMM_BF16);
+        const td_gemm_shape *s = &p.shape;
+        p.shape.has_bias = p.shape.relu = p.shape.has_mask = false;
+        run(variants[0].kernels, &p, 1);
+        for (int64_t e = 0; e < p.n_c; e++) {
+            double sum = 0, magnitude = 0;
+            for (int64_t l = 0; l < s->k; l++) {
+                const int64_t product = e / (s->m * s->n), row = e / s->n % s->m, column = e % s->n;
+                const double term = (double)td_bf16_to_f32(a_at(&p, product, row, l)) *
+                                    (double)td_bf16_to_f32(b_at(&p, product, l, column));
+                sum += term;
+                magnitude += fabs(term);
+            }
+            const double bound = (double)(s->k + 2) * 0x1p-24 * magnitude + 0x1p-8 * fabs(sum);
+            assert_true(fabs((double)td_bf16_to_f32(p.c[e]) - sum) <= bound * 1.01);
+        }
+        free_problem(&p);
+    }
+}
+
+/* Numbers at which rounding, flushing and order show: ends of the ranges, halves of last places, infinities, NaN. */
+static const uint16_t hard[] = {0x3f80, 0xbf80, 0x3f81, 0x3fff, 0x4b80, 0xcb80, 0x3380, 0xb380, 0x0080,
+                                0x8080, 0x00ff, 0x0040, 0x8001, 0x1f80, 0x2000, 0x9f80, 0x7f00, 0x7f7f,
+                                0xff7f, 0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x3eab, 0xc2f7};
+enum { N_HARD = sizeof hard / sizeof hard[0] };
+
+static void fill_hard(problem *p, uint64_t *seed)
+{
+    for (int64_t i = 0; i < p->shape.m * p->shape.k; i++)
+        p->a[i] = hard[next_random(seed) % N_HARD];
+    for (int64_t i = 0; i < p->shape.k * p->shape.n; i++)
+        p->b[i] = hard[next_random(seed) % N_HARD];
+}
+
+static void check_hard(const variant *variants, int n, pair_dot dot)
+{
+    const td_gemm_shape shape = {.batch = 1, .m = 30, .n = 45, .k = 5, .has_bias = true, .relu = true};
+    problem p = make_problem(&shape, TD_GEMM_BF16);
+    uint64_t seed = 99;
+    for (int trial = 0; trial < 40; trial++) {
+        fill_hard(&p, &seed);
+        expect(&p, dot);
+        for (int v = 0; v < n; v++) {
+            run(variants[v].kernels, &p, 1);
+            compare(&p, variants[v].name);
+        }
+    }
+    free_problem(&p);
+}
+
+static void test_hard_numbers_go_through_pairs_unchanged(void **state)
+{
+    (void)state;
+    variant variants[3];
+    check_hard(variants, pair_variants(variants), td_gemm_pair_dot);
+}
+
+/* ---- the processor's own ----------------------------------------------------------------------------------------------------- */
+
+static void skip_without_bf16(void)
+{
+    if (td_isa_available(TD_ISA_AVX512_BF16))
+        return;
+    print_message("this processor has no AVX512_BF16: its products of pairs are not tested\n");
+    skip();
+}
+
+static void test_the_processor_s_pairs_are_the_instruction_in_order(void **state)
+{
+    (void)state;
+    skip_without_bf16();
+    const variant processor = {"avx512_bf16", td_gemm_pair_kernels()};
+    check(&processor, 1, TD_GEMM_BF16, by_instruction);
+    check_hard(&processor, 1, by_instruction);
+}
+
+/* Nothing in the engine asks for it, so another way of rounding is reported and no failure. */
+static void test_the_instruction_is_the_manual_s(void **state)
+{
+    (void)state;
+    skip_without_bf16();
+    uint64_t seed = 5;
+    int64_t others = 0, n = 200000;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t a = hard[next_random(&seed) % N_HARD] | (uint32_t)hard[next_random(&seed) % N_HARD] << 16;
+        const uint32_t b = i % 2
+                               ? next_random(&seed)
+                               : hard[next_random(&seed) % N_HARD] | (uint32_t)hard[next_random(&seed) % N_HARD] << 16;
+        const float sum = td_bits_float(next_random(&seed));
+        const float found = by_instruction(sum, a, b), expected = td_gemm_pair_dot(sum, a, b);
+        others += td_float_bits(found) != td_float_bits(expected) && !(isnan(found) && isnan(expected));
+    }
+    if (!others)
+        return;
+    print_message("this processor's VDPBF16PS rounds otherwise than Intel's manual in %lld of %lld hard cases\n",
+                  (long long)others, (long long)n);
+    skip();
+}
+
+/* ---- who computes ------------------------------------------------------------------------------------------------------------- */
+
+static void test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_set(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < TD_ISA_COUNT; isa++)
+        for (int kind = TD_GEMM_TILES; kind <= TD_GEMM_REFERENCE; kind++) {
+            const td_cpu_engine engine = {.isa = (td_isa)isa, .gemm = (td_gemm_kind)kind};
+            char text[96];
+            assert_int_equal(td_gemm_uses_bf16(&engine), isa == TD_ISA_AVX512_BF16 && kind != TD_GEMM_REFERENCE);
+            td_cpu_engine_describe(&engine, text, sizeof text);
+            assert_int_equal(strstr(text, "bf16 products in hardware") != NULL, td_gemm_uses_bf16(&engine));
+        }
+}
+
+/* Through td_gemm, on every instruction set there is: the bits of the reference, or the processor's own. */
+static void test_a_product_of_bf16_has_the_bits_of_who_computes_it(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < TD_ISA_COUNT; isa++)
+        for (int kind = TD_GEMM_TILES; td_isa_available((td_isa)isa) && kind <= TD_GEMM_REFERENCE; kind += 2) {
+            td_cpu_engine engine;
+            must(td_cpu_engine_init(&engine, td_backend_host(), (td_gemm_kind)kind));
+            engine.isa = (td_isa)isa;
+            problem p = make_problem(&shapes[6], TD_GEMM_BF16);
+            td_gemm *gemm = NULL;
+            expect(&p, td_gemm_uses_bf16(&engine) ? by_instruction : NULL);
+            must(td_gemm_create(&engine, &p.shape, &gemm));
+            assert_int_equal(td_gemm_scratch_bytes(gemm), td_gemm_own_scratch_bytes(&p.shape));
+            void *scratch = td_calloc_aligned(td_gemm_scratch_bytes(gemm));
+            const td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .c = p.c, .scratch = scratch};
+            must(td_gemm_run(gemm, &p.shape, &operands, NULL));
+            compare(&p, td_isa_name((td_isa)isa));
+            td_free(scratch);
+            td_gemm_destroy(gemm);
+            free_problem(&p);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_widened_products_are_chains_of_fma_on_every_instruction_set),
+        cmocka_unit_test(test_the_manual_s_dot_product_rounds_and_flushes_as_it_says),
+        cmocka_unit_test(test_pairs_are_packed_and_summed_in_order_at_every_shape),
+        cmocka_unit_test(test_sums_of_pairs_are_as_exact_as_chains),
+        cmocka_unit_test(test_hard_numbers_go_through_pairs_unchanged),
+        cmocka_unit_test(test_the_processor_s_pairs_are_the_instruction_in_order),
+        cmocka_unit_test(test_the_instruction_is_the_manual_s),
+        cmocka_unit_test(test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_set),
+        cmocka_unit_test(test_a_product_of_bf16_has_the_bits_of_who_computes_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
