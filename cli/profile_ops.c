@@ -19,6 +19,12 @@ static const char *rate_text(td_cell *to, double per_s, const char *unit)
 
 /* ---- operators ------------------------------------------------------------------------------------------------------------------ */
 
+/* Beyond its memory's rate an op works within caches. */
+static const char *peak_text(td_cell *to, double reached)
+{
+    return reached > 1 ? "beyond" : reached > 0 ? td_cell_share(to, reached, 1) : "-";
+}
+
 static void add_row(td_table *table, const td_op_statistics *ops, const td_op_row *row)
 {
     td_cell t[6];
@@ -31,7 +37,7 @@ static void add_row(td_table *table, const td_op_statistics *ops, const td_op_ro
                  td_cell_share(&t[1], (double)row->self_ns, (double)ops->self_ns),
                  rate_text(&t[2], seconds > 0 ? row->flops / seconds : 0, " GFLOP/s"),
                  rate_text(&t[3], seconds > 0 ? row->bytes / seconds : 0, " GB/s"),
-                 td_cell_share(&t[4], td_op_reached(ops->view, row), 1));
+                 peak_text(&t[4], td_op_reached(ops->view, row)));
 }
 
 static td_status *print_rows(const td_op_statistics *ops, const td_op_rows *rows, const char *head, int64_t most,
@@ -41,7 +47,7 @@ static td_status *print_rows(const td_op_statistics *ops, const td_op_rows *rows
     td_table_init(&table, 9);
     for (int i = 3; i < 9; i++)
         table.right[i] = true;
-    td_table_row(&table, head, rows == &ops->ops ? "type" : "", "device", "a step", "time", "share", "flops", "bytes",
+    td_table_row(&table, head, rows == &ops->ops ? "type" : "", "device", "runs", "a step", "share", "flops", "bytes",
                  "of its peak");
     for (int64_t i = 0; i < rows->n && i < most; i++)
         add_row(&table, ops, &rows->rows[i]);
@@ -116,8 +122,8 @@ static void print_machine(const td_analysis *a, FILE *out)
     int64_t tasks = 0;
     for (int64_t l = 0; l < a->view->n_lanes; l++)
         tasks += a->steps->lanes[l].tasks;
-    fprintf(out, "%" PRId64 " %s %.3g tasks a step\n", a->view->n_lanes,
-            a->view->n_lanes == 1 ? "lane runs" : "lanes run", (double)tasks / n);
+    fprintf(out, "%" PRId64 " %s %.3g %s a step\n", a->view->n_lanes, a->view->n_lanes == 1 ? "lane runs" : "lanes run",
+            (double)tasks / n, (double)tasks == n ? "task" : "tasks");
     fprintf(out, "  recording: %.0f events a step, about %.2f %% of its time\n", (double)d->events / n,
             100 * d->events_share);
 }

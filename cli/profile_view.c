@@ -82,7 +82,7 @@ static td_status *print_path(const td_step_trace *trace, td_subgraph_times *cons
 {
     static const char *const texts[TD_CAUSES] = {
         NULL, NULL, "waking up lanes", "waiting for data", "the run's own thread", "before what was recorded"};
-    enum { MOST = 8 };
+    enum { MOST = 16 };
     const td_trace_plan *plan = trace->view->plan;
     double wall = (double)trace->wall_ns, n = (double)trace->n_steps;
     td_table table;
@@ -128,28 +128,70 @@ static bool has_ranks(const td_step_trace *trace)
     return false;
 }
 
+/* Of all steps: those of many subgraphs that take less than this are summed up. */
+static double least_shown(const td_step_trace *trace)
+{
+    enum { MANY = 24 };
+    int32_t n = 0;
+    for (int32_t s = 0; s < trace->view->plan->n_subgraphs; s++)
+        n += trace->view->plan->subgraphs[s].lane == TD_TRACE_COMPUTE;
+    return n > MANY ? 0.005 * (double)trace->wall_ns : 0;
+}
+
+static void add_times(td_subgraph_times *to, const td_subgraph_times *times)
+{
+    to->total_ns += times->total_ns;
+    to->forward_ns += times->forward_ns;
+    to->backward_ns += times->backward_ns;
+    to->update_ns += times->update_ns;
+    to->ranks_ns += times->ranks_ns;
+}
+
+static void add_subgraph(td_table *table, const char *name, const char *device, const td_subgraph_times *times,
+                         double planned_ns)
+{
+    enum { LEAST_PLANNED_NS = 1000 }; /* less is no estimate: another op has the work in the plan */
+    const double n = (double)(times->steps ? times->steps : 1);
+    td_cell t[6];
+    td_table_row(table, name, device, td_cell_time(&t[0], (double)times->total_ns / n),
+                 td_cell_time(&t[1], (double)times->forward_ns / n),
+                 td_cell_time(&t[2], (double)times->backward_ns / n), td_cell_time(&t[3], (double)times->update_ns / n),
+                 td_cell_time(&t[4], planned_ns / n < LEAST_PLANNED_NS ? 0 : planned_ns / n),
+                 td_cell_time(&t[5], (double)times->ranks_ns / n));
+}
+
 static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
 {
     const td_trace_plan *plan = trace->view->plan;
     const bool ranks = has_ranks(trace);
     td_table table;
-    td_cell t[6];
     td_table_init(&table, ranks ? 8 : 7);
     for (int i = 2; i < 8; i++)
         table.right[i] = true;
     td_table_row(&table, "subgraph", "device", "a step", "forward", "backward", "update", "planned", "ranks");
+    const double least = least_shown(trace);
+    td_subgraph_times others = {.steps = trace->n_steps};
+    double planned = 0;
+    int32_t more = 0;
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *times = &trace->subgraphs[s];
-        double n = (double)(times->steps ? times->steps : 1);
+        const double expected = plan->subgraphs[s].estimated_ms * 1e6 * (double)times->runs;
         if (plan->subgraphs[s].lane != TD_TRACE_COMPUTE)
             continue;
-        td_table_row(
-            &table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name,
-            td_cell_time(&t[0], (double)times->total_ns / n), td_cell_time(&t[1], (double)times->forward_ns / n),
-            td_cell_time(&t[2], (double)times->backward_ns / n), td_cell_time(&t[3], (double)times->update_ns / n),
-            td_cell_time(&t[4], plan->subgraphs[s].estimated_ms * 1e6 * (double)times->runs / n),
-            td_cell_time(&t[5], (double)times->ranks_ns / n));
+        if ((double)times->total_ns >= least) {
+            add_subgraph(&table, plan->subgraphs[s].name, plan->devices[plan->subgraphs[s].device].name, times,
+                         expected);
+            continue;
+        }
+        more++;
+        planned += expected;
+        add_times(&others, times);
     }
+    char name[64];
+    (void)snprintf(name, sizeof name, "%d others, less than %s each", more,
+                   td_format_seconds((td_unit_text){0}.text, 1e-9 * least / (double)trace->n_steps));
+    if (more)
+        add_subgraph(&table, name, "", &others, planned);
     fputc('\n', out);
     return td_table_print(&table, "  ", out);
 }
@@ -175,7 +217,7 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
     td_table_init(&table, 7);
     for (int i = 2; i < 7; i++)
         table.right[i] = true;
-    td_table_row(&table, "cut edge", "way", "bytes", "a step", "rate", "hidden", "on the path");
+    td_table_row(&table, "cut edge", "way", "bytes a step", "a step", "rate", "hidden", "on the path");
     qsort(sorted, (size_t)plan->n_subgraphs, sizeof *sorted, by_time);
     for (int32_t i = 0; i < plan->n_subgraphs; i++) {
         const td_subgraph_times *c = sorted[i];

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/string.h"
 #include "partition/plan.h"
 
 static double copy_seconds(const td_plan_site *site, int64_t bytes)
@@ -188,69 +187,7 @@ static td_status *sequence_nodes(td_plan *plan, td_edges *edges, ready_heap *h)
     return NULL;
 }
 
-/* ---- names of clusters ------------------------------------------------------------------------------------------------------------ */
-
-static char *copy_cluster_name(const td_plan *plan, const td_cluster *cluster)
-{
-    const td_node *first = &plan->graph->nodes[plan->sequence[cluster->first]];
-    const char *to = plan->sites[plan->values[td_copied_to(first)].device].name;
-    const char *value = plan->graph->values[first->inputs[0]].name;
-    return cluster->n == 1 ? td_format("%s -> %s", value, to)
-                           : td_format("%s and %d more -> %s", value, cluster->n - 1, to);
-}
-
-/* What all nodes of a cluster are, where that says more than their scopes. */
-static const char *common_role(const td_plan *plan, const td_cluster *cluster)
-{
-    bool early = true, lookup = true, rows = true, update = true;
-    for (int32_t i = 0; i < cluster->n; i++) {
-        int32_t n = plan->sequence[cluster->first + i];
-        const td_node *node = &plan->graph->nodes[n];
-        early = early && plan->nodes[n].early == TD_EARLY_FIRST;
-        lookup = lookup && (td_op_is_lookup(node->op) || plan->nodes[n].early == TD_EARLY_REST);
-        rows = rows && strncmp(node->op->name, "embedding_update", strlen("embedding_update")) == 0;
-        update = update && node->phase == TD_UPDATE;
-    }
-    return early ? "early lookup" : lookup ? "lookup" : rows ? "tables update" : update ? "update" : NULL;
-}
-
-/* "bottom+top backward": the scopes ("bottom" of "bottom.0/linear") of a cluster's nodes in sequence, up to three. */
-static char *scopes_name(const td_plan *plan, const td_cluster *cluster)
-{
-    enum { MOST = 3 };
-    const char *seen[MOST];
-    int32_t scopes = 0;
-    bool phases[3] = {false};
-    td_string name = {0};
-    char *text = NULL;
-    for (int32_t i = 0; i < cluster->n; i++) {
-        const td_node *node = &plan->graph->nodes[plan->sequence[cluster->first + i]];
-        size_t length = strcspn(node->name, "./@");
-        bool known = scopes > MOST;
-        phases[node->phase] = true;
-        for (int32_t k = 0; k < scopes && k < MOST; k++)
-            known = known || (strcspn(seen[k], "./@") == length && strncmp(seen[k], node->name, length) == 0);
-        if (known)
-            continue;
-        td_string_format(&name, "%s%.*s", scopes ? "+" : "", scopes < MOST ? (int)length : 2,
-                         scopes < MOST ? node->name : "..");
-        if (scopes < MOST)
-            seen[scopes] = node->name;
-        scopes++;
-    }
-    static const char *const without_forward[] = {"", " backward", " update", " backward, update"};
-    static const char *const with_forward[] = {"", ", backward", ", update", ", backward, update"};
-    td_string_append(&name, (phases[0] ? with_forward : without_forward)[phases[1] + 2 * phases[2]]);
-    td_status *status = td_string_finish(&name, &text);
-    td_status_destroy(status); /* the caller reports a missing name */
-    return text;
-}
-
-static char *compute_cluster_name(const td_plan *plan, const td_cluster *cluster)
-{
-    const char *role = common_role(plan, cluster);
-    return role ? td_strdup(role) : scopes_name(plan, cluster);
-}
+/* ---- clusters ---------------------------------------------------------------------------------------------------------------------- */
 
 static td_status *finish_clusters(td_plan *plan)
 {
@@ -261,12 +198,8 @@ static td_status *finish_clusters(td_plan *plan)
             cluster->seconds += p->seconds;
             cluster->rank = p->rank > cluster->rank ? p->rank : cluster->rank;
         }
-        cluster->name =
-            cluster->lane == TD_QUEUE_COMPUTE ? compute_cluster_name(plan, cluster) : copy_cluster_name(plan, cluster);
-        if (!cluster->name)
-            return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a subgraph's name");
     }
-    return NULL;
+    return td_plan_name_clusters(plan);
 }
 
 static td_status *verify(const td_plan *plan, const td_edges *edges)

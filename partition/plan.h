@@ -364,6 +364,8 @@ const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
 td_status *td_plan_settle_windows(td_plan *plan, const td_plan_request *request) TD_MUST_USE;
 /* Micro-batches of a replica in the window of a step (from 1). */
 int32_t td_plan_accumulate(const td_plan *plan, int64_t step);
+/* cluster_names.c: names every subgraph unlike the others. */
+td_status *td_plan_name_clusters(td_plan *plan) TD_MUST_USE;
 /* window.c: in how many micro-batches of the longest window a node runs. */
 int64_t td_plan_runs(const td_plan *plan, int32_t node);
 /* As td_plan_copy_bytes, of a micro-batch that ends its window or does not. */

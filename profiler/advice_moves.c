@@ -1,5 +1,6 @@
 /* Rules about what runs where: see advice.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -17,6 +18,14 @@ static double busy_of(const td_analysis *a, int32_t device)
     return ns / (a->view->plan->devices[device].lanes > 1 ? a->view->plan->devices[device].lanes : 1);
 }
 
+/* An op that a device computes, and another one could: not the caller's own code. */
+static bool is_movable(const td_analysis *a, const td_op_row *row, int32_t device)
+{
+    const td_trace_node *node = &a->view->plan->nodes[row->node];
+    return row->device_index == device && a->view->plan->subgraphs[node->subgraph].lane == TD_TRACE_COMPUTE &&
+           strcmp(node->op, "host_call") != 0;
+}
+
 /* The op of a device with the fewest flops a byte among those that take up to `most_ns` of a step, and at least a tenth of that: what
  * suits another device best. */
 static const td_op_row *best_to_move(const td_analysis *a, int32_t device, double most_ns)
@@ -24,15 +33,80 @@ static const td_op_row *best_to_move(const td_analysis *a, int32_t device, doubl
     const td_op_row *best = NULL;
     for (int64_t i = 0; i < a->ops->ops.n; i++) {
         const td_op_row *row = &a->ops->ops.rows[i];
-        const td_trace_node *node = &a->view->plan->nodes[row->node];
         double ns = (double)row->self_ns / (double)a->ops->steps;
-        if (row->device_index != device || a->view->plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE ||
-            ns > most_ns || ns < 0.1 * most_ns || row->bytes <= 0 || !strcmp(node->op, "host_call"))
+        if (!is_movable(a, row, device) || ns > most_ns || ns < 0.1 * most_ns || row->bytes <= 0)
             continue;
         if (!best || row->flops / row->bytes < best->flops / best->bytes)
             best = row;
     }
     return best;
+}
+
+/* The scope of a layer, "h.3" of "h.3.up/linear", "bottom" of "bottom/linear". */
+static size_t layer_of(const char *name)
+{
+    const size_t first = strcspn(name, "./@"), digits = name[first] == '.' ? strspn(name + first + 1, "0123456789") : 0;
+    return digits && strchr("./@", name[first + 1 + digits]) ? first + 1 + digits : first;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const td_op_row *const *)a)->name, (*(const td_op_row *const *)b)->name);
+}
+
+/* A layer of the model on a device. */
+typedef struct layer {
+    const char *name;
+    size_t length;
+    double ns; /* of a step */
+} layer;
+
+/* The largest layer of a device that takes up to `most_ns` of a step, and at least a tenth of that. */
+static layer layer_to_move(const td_analysis *a, int32_t device, double most_ns)
+{
+    const td_op_row **rows = td_calloc((size_t)a->ops->ops.n + 1, sizeof(const td_op_row *));
+    layer best = {NULL, 0, 0.1 * most_ns}, now = {NULL, 0, 0};
+    int64_t n = 0;
+    for (int64_t i = 0; rows && i < a->ops->ops.n; i++)
+        if (is_movable(a, &a->ops->ops.rows[i], device))
+            rows[n++] = &a->ops->ops.rows[i];
+    if (n > 1)
+        qsort(rows, (size_t)n, sizeof *rows, by_name);
+    for (int64_t i = 0; i < n; i++) {
+        const size_t length = layer_of(rows[i]->name);
+        if (!now.name || length != now.length || strncmp(now.name, rows[i]->name, length) != 0)
+            now = (layer){rows[i]->name, length, 0};
+        now.ns += (double)rows[i]->self_ns / (double)a->ops->steps;
+        const bool ends =
+            i + 1 == n || layer_of(rows[i + 1]->name) != length || strncmp(now.name, rows[i + 1]->name, length) != 0;
+        if (ends && now.ns <= most_ns && now.ns > best.ns)
+            best = now;
+    }
+    td_free(rows);
+    return best;
+}
+
+static double at_best(const td_trace_device *device, const td_op_row *row)
+{
+    const double flops = device->flops_per_s > 0 ? row->flops / device->flops_per_s : 0;
+    const double bytes = device->memory_bytes_per_s > 0 ? row->bytes / device->memory_bytes_per_s : 0;
+    return flops > bytes ? flops : bytes;
+}
+
+/* How many times as long one device's work would take on another, by what both state of themselves; 1 where they do not. */
+static double slower_on(const td_analysis *a, int32_t from, int32_t to)
+{
+    const td_trace_device *devices = a->view->plan->devices;
+    double here = 0, there = 0;
+    for (int64_t i = 0; i < a->ops->ops.n; i++) {
+        const td_op_row *row = &a->ops->ops.rows[i];
+        const double x = is_movable(a, row, from) ? at_best(&devices[from], row) : 0, y = at_best(&devices[to], row);
+        if (row->device_index != from)
+            continue;
+        here += (double)row->self_ns;
+        there += (double)row->self_ns * (x > 0 && y > 0 ? y / x : 1);
+    }
+    return here > 0 ? there / here : 1;
 }
 
 static void advise_balance(const td_analysis *a, td_advice_list *list)
@@ -45,23 +119,31 @@ static void advise_balance(const td_analysis *a, td_advice_list *list)
     }
     if (most == least || most < 0 || td_advice_share(a, busy_of(a, most)) < 0.6)
         return;
-    double gain = (busy_of(a, most) - busy_of(a, least)) / 2;
+    /* what is moved away takes as many times as long there */
+    const double gain = (busy_of(a, most) - busy_of(a, least)) / (1 + slower_on(a, most, least));
     const td_op_row *row = best_to_move(a, most, gain);
+    const layer whole = row ? (layer){NULL, 0, 0} : layer_to_move(a, most, gain);
+    char what[256];
     if (row)
-        td_advice_give(
-            list, TD_ADVICE_unbalanced_cut, td_advice_share(a, gain), (double)row->self_ns / (double)a->ops->steps,
-            "%s works %s of a step, %s %s: balance would save up to %s; move %s \"%s\" to %s first: it takes %s now, "
-            "%.2g flops a byte",
-            plan->devices[most].name, TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name,
-            TD_ADVICE_TIME(busy_of(a, least)), TD_ADVICE_TIME(gain), row->op, row->name, plan->devices[least].name,
-            TD_ADVICE_TIME(row->self_ns / a->ops->steps), row->flops / row->bytes);
+        (void)snprintf(what, sizeof what, "move %s \"%.120s\" to %s first: it takes %s now, %.2g flops a byte", row->op,
+                       row->name, plan->devices[least].name, TD_ADVICE_TIME(row->self_ns / a->ops->steps),
+                       row->flops / row->bytes);
+    else if (whole.name)
+        (void)snprintf(what, sizeof what, "move \"%.*s%s*\" to %s first (placement.rules): its ops take %s now",
+                       (int)(whole.length < 120 ? whole.length : 120), whole.name,
+                       whole.name[whole.length] == '.' ? "." : "", plan->devices[least].name, TD_ADVICE_TIME(whole.ns));
     else
-        td_advice_give(list, TD_ADVICE_unbalanced_cut, td_advice_share(a, gain), gain,
-                       "%s works %s of a step, %s %s: balance would save up to %s, but no single op there is small "
-                       "enough and free "
-                       "to move; a smaller share of the batch or another model cut would",
-                       plan->devices[most].name, TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name,
-                       TD_ADVICE_TIME(busy_of(a, least)), TD_ADVICE_TIME(gain));
+        (void)snprintf(
+            what, sizeof what,
+            "but no op or layer there is small enough and free to move; a smaller share of the batch or another "
+            "model cut would");
+    td_advice_give(list, TD_ADVICE_unbalanced_cut, td_advice_share(a, gain),
+                   row          ? (double)row->self_ns / (double)a->ops->steps
+                   : whole.name ? whole.ns
+                                : gain,
+                   "%s works %s of a step, %s %s: balance would save up to %s%s %s", plan->devices[most].name,
+                   TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name, TD_ADVICE_TIME(busy_of(a, least)),
+                   TD_ADVICE_TIME(gain), row || whole.name ? ";" : ",", what);
 }
 
 /* ---- there and back ------------------------------------------------------------------------------------------------------------------------ */

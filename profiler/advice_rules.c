@@ -110,7 +110,9 @@ static void advise_slow_op(const td_analysis *a, td_advice_list *list)
         for (int64_t i = 0; usual > 0 && i < a->ops->ops.n; i++) {
             const td_op_row *row = &a->ops->ops.rows[i];
             const td_trace_node *node = &plan->nodes[row->node];
-            bool copy = plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE;
+            /* what settles an update does what of it was not done early: the plan has that with the other op */
+            const bool copy =
+                plan->subgraphs[node->subgraph].lane != TD_TRACE_COMPUTE || !strcmp(node->op, "settle_update");
             double measured = (double)row->self_ns / (double)a->ops->steps;
             double planned = 1e6 * node->estimated_ms * usual * (double)row->count / (double)a->ops->steps;
             if (copy || row->device_index != d || measured < TIMES * planned || measured - planned <= excess)
@@ -189,6 +191,39 @@ static void advise_cores(const td_analysis *a, td_advice_list *list)
                    TD_ADVICE_TIME(host), working, a->data.cores);
 }
 
+/* What the run's own thread did, the longest first, and what would help. */
+static void advise_host(const td_analysis *a, double host, td_advice_list *list)
+{
+    const td_data_view *d = &a->data;
+    struct {
+        int64_t ns;
+        const char *name, *help;
+    } parts[] = {
+        {d->admit_ns, "binding batches (ids are told apart there)",
+         "train.pipeline: on does it while the step before runs"},
+        {d->callback_ns, "the caller's code after a step", "do less there, or not in every step"},
+        {d->checkpoint_ns, "checkpoints", "checkpoint.every: less often"},
+        {d->flush_ns, "emptying the profiler's rings", "record fewer steps"},
+    };
+    enum { PARTS = sizeof parts / sizeof *parts };
+    char text[256] = "";
+    double told = 0;
+    int most = 0;
+    for (int i = 0; i < PARTS; i++) {
+        const double ns = (double)parts[i].ns / (double)a->steps->n_steps;
+        told += ns;
+        most = parts[i].ns > parts[most].ns ? i : most;
+        if (ns > 0.01 * host)
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s %s", *text ? "," : "", parts[i].name,
+                           TD_ADVICE_TIME(ns));
+    }
+    td_advice_give(list, TD_ADVICE_host_work, td_advice_share(a, host), host,
+                   "the run's own thread holds a step up for %s (%.0f %%):%s; %s", TD_ADVICE_TIME(host),
+                   100 * td_advice_share(a, host), *text ? text : " none of it is recorded work",
+                   told > 0.5 * host ? parts[most].help
+                                     : "for most of it that thread had no core: other threads or ranks share it");
+}
+
 static void advise_waits(const td_analysis *a, td_advice_list *list)
 {
     double wake = (double)a->steps->average.path_ns[TD_CAUSE_WAKE_UP];
@@ -197,12 +232,7 @@ static void advise_waits(const td_analysis *a, td_advice_list *list)
                    "lanes take %s of a step to wake up (%.0f %%): more threads want to run than there are cores, or "
                    "the plan has many small subgraphs; larger batches or fewer targets make fewer",
                    TD_ADVICE_TIME(wake), 100 * td_advice_share(a, wake));
-    td_advice_give(list, TD_ADVICE_host_work, td_advice_share(a, host), host,
-                   "the run's own thread holds a step up for %s: the caller's code takes %s, checkpoints %s, emptying "
-                   "the profiler's rings %s",
-                   TD_ADVICE_TIME(host), TD_ADVICE_TIME(a->data.callback_ns / a->steps->n_steps),
-                   TD_ADVICE_TIME(a->data.checkpoint_ns / a->steps->n_steps),
-                   TD_ADVICE_TIME(a->data.flush_ns / a->steps->n_steps));
+    advise_host(a, host, list);
 }
 
 static int by_interval(const void *a, const void *b)

@@ -43,6 +43,9 @@ static void add_event(td_data_view *d, const td_trace_event *e)
         d->queue_empty += e->amount == 0;
         d->queue_places = e->id;
         break;
+    case TD_RECORD_ADMIT:
+        td_ns_add(&d->admit_ns, ns);
+        break;
     case TD_RECORD_CHECKPOINT:
         td_ns_add(&d->checkpoint_ns, ns);
         break;

@@ -26,8 +26,8 @@ typedef struct td_data_view {
     int64_t queue_least, queue_greatest; /* that did */
     double cores_used;                   /* on average; 0: not sampled */
     int32_t cores;
-    int64_t checkpoint_ns, callback_ns, flush_ns;
-    int64_t events;      /* recorded within these steps */
+    int64_t admit_ns, checkpoint_ns, callback_ns, flush_ns; /* of the run's own thread; admit: binding batches */
+    int64_t events;                                         /* recorded within these steps */
     double events_share; /* what writing them took of all lanes' time: events * event_ns / (steps' time) */
 } td_data_view;
 

@@ -88,33 +88,38 @@ static spread of_steps(const td_analysis *a, quantity what, double *room)
     return spread_of(room, a->steps->n_steps);
 }
 
-static spread of_subgraph(const td_analysis *a, const char *name, double *room)
-{
-    int64_t n = 0;
-    for (int32_t s = 0; s < a->view->plan->n_subgraphs; s++) {
-        if (strcmp(a->view->plan->subgraphs[s].name, name) != 0)
-            continue;
-        for (int64_t i = 0; i < a->steps->n_steps; i++) {
-            int64_t ns = 0, first = td_view_index(a->view, a->steps->steps[i].step, 0), ran = 0;
-            for (int64_t m = 0; m < a->view->n_micro; m++) {
-                const td_view_run *run = td_view_at(a->view, first + m, s);
-                ns += run ? td_ns_minus(run->end_ns, run->begin_ns) : 0;
-                ran += run != NULL;
-            }
-            if (ran)
-                room[n++] = (double)ns;
-        }
-        break; /* names of subgraphs are unlike each other */
-    }
-    return spread_of(room, n);
-}
-
-static bool has_subgraph(const td_analysis *a, const char *name)
+/* The one of that name, of several the nth in order; -1: there is none. */
+static int32_t find_subgraph(const td_analysis *a, const char *name, int32_t nth)
 {
     for (int32_t s = 0; s < a->view->plan->n_subgraphs; s++)
-        if (!strcmp(a->view->plan->subgraphs[s].name, name))
-            return true;
-    return false;
+        if (!strcmp(a->view->plan->subgraphs[s].name, name) && nth-- == 0)
+            return s;
+    return -1;
+}
+
+/* Of how many before it a subgraph has the name. */
+static int32_t place_of(const td_analysis *a, int32_t subgraph)
+{
+    int32_t n = 0;
+    for (int32_t s = 0; s < subgraph; s++)
+        n += !strcmp(a->view->plan->subgraphs[s].name, a->view->plan->subgraphs[subgraph].name);
+    return n;
+}
+
+static spread of_subgraph(const td_analysis *a, int32_t s, double *room)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; s >= 0 && i < a->steps->n_steps; i++) {
+        int64_t ns = 0, first = td_view_index(a->view, a->steps->steps[i].step, 0), ran = 0;
+        for (int64_t m = 0; m < a->view->n_micro; m++) {
+            const td_view_run *run = td_view_at(a->view, first + m, s);
+            ns += run ? td_ns_minus(run->end_ns, run->begin_ns) : 0;
+            ran += run != NULL;
+        }
+        if (ran)
+            room[n++] = (double)ns;
+    }
+    return spread_of(room, n);
 }
 
 static int by_difference(const void *a, const void *b)
@@ -140,13 +145,13 @@ static td_status *compare(td_diff *diff, const td_analysis *before, const td_ana
     int64_t first = diff->n;
     for (int32_t s = 0; s < before->view->plan->n_subgraphs; s++) {
         const char *name = before->view->plan->subgraphs[s].name;
-        spread b = of_subgraph(before, name, room);
-        TD_TRY(add(diff, name, b, of_subgraph(after, name, room), least));
+        spread b = of_subgraph(before, s, room);
+        TD_TRY(add(diff, name, b, of_subgraph(after, find_subgraph(after, name, place_of(before, s)), room), least));
     }
     for (int32_t s = 0; s < after->view->plan->n_subgraphs; s++) {
         const char *name = after->view->plan->subgraphs[s].name;
-        if (!has_subgraph(before, name))
-            TD_TRY(add(diff, name, (spread){-1, 0, 0}, of_subgraph(after, name, room), least));
+        if (find_subgraph(before, name, place_of(after, s)) < 0)
+            TD_TRY(add(diff, name, (spread){-1, 0, 0}, of_subgraph(after, s, room), least));
     }
     qsort(diff->rows + first, (size_t)(diff->n - first), sizeof *diff->rows, by_difference);
     return NULL;

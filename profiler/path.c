@@ -61,7 +61,7 @@ static arrival last_arrival(const td_view *view, const td_view_run *run)
     const int64_t before = td_view_before(view, run->index);
     arrival last = {.at_ns = INT64_MIN, .edge = TD_EDGE_STEP};
     if (micro->known)
-        last.at_ns = micro->begin_ns;
+        last.at_ns = micro->admitted_ns;
     for (int32_t i = 0; i < subgraph->n_after; i++)
         arrives(run, &last, td_view_at(view, run->index, subgraph->after[i]),
                 view->after_reads[run->subgraph][i] ? TD_EDGE_DATA : TD_EDGE_ORDER);
@@ -92,6 +92,7 @@ static td_status *walk_admission(walk *w, int64_t index, const td_view_run **out
     enum { AT_ONCE = 3 }; /* micro-steps that a session has */
     const td_view_micro *micro = &w->view->micros[index];
     *out_run = NULL;
+    TD_TRY(tell(w, TD_CAUSE_HOST, TD_EDGE_STEP, NULL, index, micro->begin_ns)); /* binding its batch */
     if (micro->data_end_ns > micro->data_begin_ns) {
         TD_TRY(tell(w, TD_CAUSE_HOST, TD_EDGE_STEP, NULL, index, micro->data_end_ns));
         TD_TRY(tell(w, TD_CAUSE_DATA, TD_EDGE_STEP, NULL, index, micro->data_begin_ns));

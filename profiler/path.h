@@ -3,7 +3,7 @@
  * A subgraph begins once the last of these has happened: the subgraphs before it in its step, those of the step before that it
  * follows, the one before it on its lane, and its step's admission. The walk takes the last to happen, and goes on from there:
  *
- *     bottom (accel) <- [wake-up] <- admission <- waiting for data <- the step before had ended <- ...
+ *     bottom (accel) <- [wake-up] <- admitted <- binding the batch <- waiting for data <- the step before had ended <- ...
  *
  * so that every nanosecond between two moments has exactly one cause. The critical path of a step is the walk from what ended
  * last in it back to where the step before ended; a lane's idle time is explained by the walk from what it ran next. */

@@ -264,8 +264,9 @@ static void take_micro_step(td_view *view, const td_trace_event *e)
         micro->begin_ns = e->begin_ns;
         micro->samples = (int64_t)e->amount;
         micro->known = true;
-    } else if (micro && e->kind == TD_RECORD_ADMIT && !micro->known) {
-        micro->begin_ns = e->begin_ns;
+    } else if (micro && e->kind == TD_RECORD_ADMIT) {
+        micro->admitted_ns = e->end_ns;
+        micro->begin_ns = micro->known ? micro->begin_ns : e->begin_ns;
         micro->known = true;
     }
 }
@@ -292,6 +293,8 @@ static void end_micro_step(td_view *view, int64_t index)
         micro->begin_ns = first;
     }
     micro->end_ns = last;
+    if (micro->admitted_ns < micro->begin_ns || micro->admitted_ns > first)
+        micro->admitted_ns = micro->begin_ns < first ? micro->begin_ns : first;
     const td_view_micro *before = td_view_micro_of(view, td_view_before(view, index));
     micro->from_ns = before && before->end_ns < micro->end_ns ? before->end_ns : micro->begin_ns;
 }

@@ -44,12 +44,13 @@ typedef struct td_view_step {
 
 typedef struct td_view_micro {
     int64_t step, samples;
-    int32_t micro;                      /* which of its step, from 0 */
-    bool ran;                           /* a subgraph of it was recorded */
-    bool known;                         /* begin_ns is */
-    int64_t begin_ns;                   /* admitted */
-    int64_t end_ns;                     /* its last subgraph had ended */
-    int64_t from_ns;                    /* the end of the one before: where its interval begins */
+    int32_t micro;       /* which of its step, from 0 */
+    bool ran;            /* a subgraph of it was recorded */
+    bool known;          /* begin_ns is */
+    int64_t begin_ns;    /* taken up */
+    int64_t admitted_ns; /* its batch was bound: subgraphs may begin; begin_ns where it was not recorded */
+    int64_t end_ns;      /* its last subgraph had ended */
+    int64_t from_ns;     /* the end of the one before: where its interval begins */
     int64_t data_begin_ns, data_end_ns; /* asking for its batch; equal: not recorded */
 } td_view_micro;
 

@@ -48,6 +48,27 @@ static void test_cluster_does_not_close_a_cycle_through_another_device(void **st
     model_end(&m);
 }
 
+/* Layers that are alike, each second one elsewhere: coarse names would be one and the same. */
+static void test_subgraphs_have_names_unlike_each_other(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_value x = m.x;
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "h.%d.up", i);
+        x = td_target(td_linear(td_target(td_relu(x), i % 2 ? "accel" : "cpu"), 4, name), i % 2 ? "accel" : "cpu");
+    }
+    assert_ok(model_plan(&m, td_target(td_linear(x, 1, "top"), "cpu")));
+    assert_string_equal(m.plan->clusters[node_of(m.plan, "h.1.up/linear")->cluster].name,
+                        "h.0+h.1"); /* a rectifier with the layer behind it */
+    for (int32_t a = 0; a < m.plan->n_clusters; a++)
+        for (int32_t b = 0; b < a; b++)
+            assert_string_not_equal(m.plan->clusters[a].name, m.plan->clusters[b].name);
+    model_end(&m);
+}
+
 /* ---- many devices ------------------------------------------------------------------------------------------------------------ */
 
 static void test_a_plan_over_five_devices_copies_each_value_once_per_destination_and_through_the_host(void **state)
@@ -359,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_cluster_keeps_independent_branches_apart),
         cmocka_unit_test(test_cluster_merges_what_one_lane_runs_anyway),
         cmocka_unit_test(test_cluster_does_not_close_a_cycle_through_another_device),
+        cmocka_unit_test(test_subgraphs_have_names_unlike_each_other),
         cmocka_unit_test(test_a_plan_over_five_devices_copies_each_value_once_per_destination_and_through_the_host),
         cmocka_unit_test(test_names_with_an_at_sign_do_not_clash_with_those_of_copies),
         cmocka_unit_test(test_a_users_op_is_not_taken_for_the_copy_of_an_output),

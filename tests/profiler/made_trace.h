@@ -78,6 +78,7 @@ static const char *const made_plan =
 /* Durations in nanoseconds. */
 typedef struct made {
     int64_t data_wait, durations[N_SUBGRAPHS], wake_up, callback;
+    int64_t admit; /* binding a step's batch; 0: not recorded */
     int64_t fetch; /* what a worker takes for a batch; 0: no worker is recorded */
     int64_t copied_bytes;
     int32_t queue, queue_most; /* batches that stand ready */
@@ -160,6 +161,10 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     if (m->fetch)
         made_add(e, WORKER, TD_RECORD_DATA_FETCH, 0, 0, at + m->data_wait - m->fetch, at + m->data_wait, 256);
     at += m->data_wait;
+    const int64_t begun = at;
+    if (m->admit)
+        made_add(e, MAIN_THREAD, TD_RECORD_ADMIT, 0, step, at, at + m->admit, 0);
+    at += m->admit;
     if (m->pull)
         made_add(e, CPU_LANE, TD_RECORD_PULL, FIRST_ID + LOOKUP, step, at + w, at + w + m->pull,
                  (uint64_t)m->pull_bytes);
@@ -182,7 +187,7 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     if (m->push)
         made_add(e, CPU_LANE, TD_RECORD_PUSH, FIRST_ID + UPDATE, step, back, back + m->push, (uint64_t)m->pull_bytes);
     int64_t end = made_run(e, m, UPDATE, step, back + m->push + w);
-    made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, at, end, (uint64_t)m->samples);
+    made_add(e, MAIN_THREAD, TD_RECORD_STEP, FIRST_ID, step, begun, end, (uint64_t)m->samples);
     made_add(e, MAIN_THREAD, TD_RECORD_MEMORY, 1, step, end, end, 500000);
     made_add(e, MAIN_THREAD, TD_RECORD_PROCESSOR, 0, step, end, end, (uint64_t)(4 * m->cpu_share * (double)(end)));
     made_add(e, MAIN_THREAD, TD_RECORD_CALLBACK, 0, step, end, end + callback, 0);

@@ -116,6 +116,28 @@ static void test_lanes_say_what_they_waited_for(void **state)
     close_made(&o);
 }
 
+/* Subgraphs may begin when the batch is bound: what that takes is the run's own thread's, and no lane's. */
+static void test_binding_a_batch_is_no_waking_up(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    m.admit = 600000;
+    opened o = open_made(&m);
+    const td_step_times *step = &o.a->steps->average;
+    assert_int_equal(step->path_ns[TD_CAUSE_WAKE_UP], 6 * m.wake_up);
+    assert_int_equal(step->path_ns[TD_CAUSE_HOST], m.callback + m.admit);
+    const td_lane_times *accel = NULL;
+    (void)lane_named(&o, "accel", &accel);
+    assert_int_equal(accel->waits_ns[TD_CAUSE_HOST], m.steps * (m.callback + m.admit));
+    assert_null(find(&o, "wake_ups"));
+    const td_advice *advice = find(&o, "host_work");
+    assert_non_null(advice);
+    assert_non_null(strstr(
+        advice->text,
+        "holds a step up for 601 us (11 %): binding batches (ids are told apart there) 600 us; train.pipeline: on"));
+    close_made(&o);
+}
+
 /* ---- injected ---------------------------------------------------------------------------------------------------------------------- */
 
 static void test_slow_data_is_named_with_its_time(void **state)
@@ -185,6 +207,44 @@ static void test_an_unbalanced_cut_is_named_with_what_balance_would_save(void **
     assert_non_null(strstr(advice->text, "accel works 12.0 ms of a step, cpu 2.70 ms"));
     assert_non_null(strstr(advice->text, "to cpu first: it takes 4.00 ms now"));
     assert_null(find(&o, "slow_op")); /* all of it is as slow */
+    close_made(&o);
+}
+
+/* What is moved takes longer on a host of a fiftieth of the speed: hardly anything would be saved. */
+static void test_balance_counts_how_slow_the_other_device_is(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    for (int i = BOTTOM; i <= BACKWARD; i++)
+        m.durations[i] *= 4;
+    m.changes[0][0] = "\"cores\":3,";
+    m.changes[0][1] = "\"cores\":3,\"flops_per_s\":1e9,\"memory_bytes_per_s\":1e9,";
+    m.changes[1][0] = "\"link_bytes_per_s\":1e9";
+    m.changes[1][1] = "\"link_bytes_per_s\":1e9,\"flops_per_s\":5e10,\"memory_bytes_per_s\":5e10";
+    opened o = open_made(&m);
+    assert_null(find(&o, "unbalanced_cut"));
+    close_made(&o);
+}
+
+/* Of many small ops none is worth moving; a layer of them is. */
+static void test_balance_names_a_layer_where_its_ops_are_small(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    for (int i = BOTTOM; i <= BACKWARD; i++)
+        m.durations[i] *= 20; /* 60 ms of 62.7: an op is a third of it, too much for the balance of 28.7 */
+    m.durations[BOTTOM] = 2000000;
+    m.durations[TOP] = 2500000;
+    m.durations[BACKWARD] = 55000000;
+    m.changes[0][0] = "\"name\":\"bottom/linear\"";
+    m.changes[0][1] = "\"name\":\"h.1.down/linear\"";
+    m.changes[1][0] = "\"name\":\"top/linear\"";
+    m.changes[1][1] = "\"name\":\"h.1.up/linear\"";
+    opened o = open_made(&m);
+    const td_advice *advice = find(&o, "unbalanced_cut");
+    assert_non_null(advice);
+    near(advice->gain_ms, 4.5);
+    assert_non_null(strstr(advice->text, "move \"h.1.*\" to cpu first (placement.rules): its ops take 4.50 ms now"));
     close_made(&o);
 }
 
@@ -359,7 +419,7 @@ static const struct rule_case {
      "1 conversion that the planner inserted takes 1.00 ms of a step, cast \"bottom/linear\"", "", early_lookup},
     {TD_ADVICE_idle_cores, idle_cores, "0.8 of its 4 cores work", "", idle_for_ranks},
     {TD_ADVICE_wake_ups, wake_ups, "lanes take 900 us of a step to wake up", "", long_before_wake_ups},
-    {TD_ADVICE_host_work, host_work, "the caller's code takes 500 us", "", little_host_work},
+    {TD_ADVICE_host_work, host_work, ": the caller's code after a step 500 us; do less there", "", little_host_work},
     {TD_ADVICE_no_overlap, no_overlap, "with train.pipeline: on, up to", "", nothing_to_overlap},
     {TD_ADVICE_uneven_steps, uneven, "step 10 14.7 ms, most of the difference the run's own thread", "host_work",
      one_uneven},
@@ -495,11 +555,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_is_the_sum_of_its_critical_path),
         cmocka_unit_test(test_lanes_say_what_they_waited_for),
+        cmocka_unit_test(test_binding_a_batch_is_no_waking_up),
         cmocka_unit_test(test_slow_data_is_named_with_its_time),
         cmocka_unit_test(test_a_slow_link_is_named_with_its_time),
         cmocka_unit_test(test_a_copied_scalar_says_nothing_of_a_link),
         cmocka_unit_test(test_a_slow_op_is_named_with_its_excess),
         cmocka_unit_test(test_an_unbalanced_cut_is_named_with_what_balance_would_save),
+        cmocka_unit_test(test_balance_counts_how_slow_the_other_device_is),
+        cmocka_unit_test(test_balance_names_a_layer_where_its_ops_are_small),
         cmocka_unit_test(test_each_rule_speaks_on_its_trace_and_on_no_other),
         cmocka_unit_test(test_no_rule_speaks_on_what_only_looks_like_its_trace),
         cmocka_unit_test(test_operators_are_counted_and_held_against_their_device),

@@ -275,6 +275,25 @@ static void test_differences_beyond_noise_count(void **state)
     td_diff_destroy(diff);
 }
 
+/* Of several subgraphs of one name, as older plans have them, each is compared with its own. */
+static void test_subgraphs_of_one_name_are_compared_in_order(void **state)
+{
+    (void)state;
+    made m = made_defaults(), slower = made_defaults();
+    m.changes[0][0] = slower.changes[0][0] = "\"name\":\"top backward\"";
+    m.changes[0][1] = slower.changes[0][1] = "\"name\":\"top\"";
+    slower.durations[BACKWARD] += 500000;
+    td_diff *diff = diff_of(&m, &slower);
+    int rows = 0, longer = 0;
+    for (int64_t i = 0; i < diff->n; i++) {
+        rows += !strcmp(diff->rows[i].name, "top");
+        longer += !strcmp(diff->rows[i].name, "top") && diff->rows[i].verdict > 0;
+    }
+    assert_int_equal(rows, 2);
+    assert_int_equal(longer, 1);
+    td_diff_destroy(diff);
+}
+
 /* What differs is named; other work is told from the same work that is done otherwise. */
 static void test_recordings_of_different_work_are_told_apart(void **state)
 {
@@ -338,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_a_page_stands_alone_and_names_cannot_break_it),
         cmocka_unit_test(test_an_export_that_fails_leaves_nothing),
         cmocka_unit_test(test_differences_beyond_noise_count),
+        cmocka_unit_test(test_subgraphs_of_one_name_are_compared_in_order),
         cmocka_unit_test(test_recordings_of_different_work_are_told_apart),
     };
     return cmocka_run_group_tests(tests, enter, leave);

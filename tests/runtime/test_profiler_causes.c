@@ -132,7 +132,7 @@ static void test_an_unbalanced_cut_is_found_with_what_it_costs(void **state)
     near(advice->measured * (double)a->steps->average.interval_ns * SLOW_STEPS, difference / 2);
     assert_non_null(strstr(advice->text, "cpu works"));
     assert_non_null(
-        strstr(advice->text, "no single op there is small enough and free to move")); /* the caller's own code */
+        strstr(advice->text, "no op or layer there is small enough and free to move")); /* the caller's own code */
     td_analysis_destroy(a);
     td_trace_destroy(trace);
     close_run(&r);
