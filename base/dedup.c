@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 
 enum {
     MOST_DIGIT_BITS = 11, /* 2,048 counters: 16 KiB of stack, well within the first-level cache */
@@ -24,10 +25,10 @@ td_status *td_dedup_bad_id(const void *ids, td_dtype dtype, int64_t position, in
 {
     int64_t id = td_dedup_row(ids, dtype, position, 0);
     if (offset)
-        return TD_ERROR(TD_DATA_ERROR, "id %lld (+ offset %lld) at position %lld is outside its table of %lld rows",
-                        (long long)id, (long long)offset, (long long)position, (long long)table_rows);
-    return TD_ERROR(TD_DATA_ERROR, "id %lld at position %lld is outside its table of %lld rows", (long long)id,
-                    (long long)position, (long long)table_rows);
+        return TD_ERROR(TD_DATA_ERROR, "id %lld (+ offset %lld) at position %lld is outside its table of %s",
+                        (long long)id, (long long)offset, (long long)position, TD_COUNTED(table_rows, "row"));
+    return TD_ERROR(TD_DATA_ERROR, "id %lld at position %lld is outside its table of %s", (long long)id,
+                    (long long)position, TD_COUNTED(table_rows, "row"));
 }
 
 typedef struct pairs {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 
 /* ---- injected failures -------------------------------------------------------------------------------------------------- */
@@ -61,10 +62,15 @@ bool td_file_inject(void)
 
 /* ---- reading ------------------------------------------------------------------------------------------------------------ */
 
+td_status *td_file_not_regular(const char *path)
+{
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: is not a regular file", path),
+                          "it is a folder, a pipe or a device: name a file");
+}
+
 static td_status *cannot(const char *path, const char *verb)
 {
-    int error = errno;
-    return TD_ERROR(error == ENOENT ? TD_NOT_FOUND : TD_IO, "%s: cannot %s: %s", path, verb, strerror(error));
+    return td_file_error(path, verb, errno);
 }
 
 /* Up to `bytes`; less only at the end. -1: errno says why. */
@@ -137,7 +143,7 @@ td_status *td_file_require_regular(const char *path)
     struct stat info;
     if (stat(path, &info) != 0)
         return cannot(path, "open");
-    return S_ISREG(info.st_mode) ? NULL : TD_ERROR(TD_IO, "%s: is not a regular file", path);
+    return S_ISREG(info.st_mode) ? NULL : td_file_not_regular(path);
 }
 
 td_status *td_file_size(const char *path, int64_t *out_bytes)

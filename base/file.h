@@ -22,8 +22,10 @@ td_status *td_file_read(const char *path, char **out_data, size_t *out_bytes) TD
 /* Replaces the file by these bytes, or leaves it as it was. */
 td_status *td_file_write(const char *path, const void *data, size_t bytes) TD_MUST_USE;
 bool td_file_exists(const char *path);
-/* TD_IO where it is a folder, a pipe or a device: reading one may wait for ever. */
+/* An error where it is a folder, a pipe or a device: reading one may wait for ever. */
 td_status *td_file_require_regular(const char *path) TD_MUST_USE;
+/* That error. */
+td_status *td_file_not_regular(const char *path) TD_MUST_USE;
 td_status *td_file_size(const char *path, int64_t *out_bytes) TD_MUST_USE;
 /* XXH64 of its bytes, seed 0. */
 td_status *td_file_hash(const char *path, uint64_t *out_hash) TD_MUST_USE;

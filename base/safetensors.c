@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/file_error.h"
 #include "base/nearest.h"
 #include "base/safetensors_format.h"
 
@@ -32,7 +34,7 @@ static td_status *read_at(const td_safetensors *file, void *out, int64_t bytes, 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return TD_ERROR(TD_IO, "%s: cannot read: %s", file->path, strerror(errno));
+            return td_file_error(file->path, "read", errno);
         if (n == 0)
             return TD_ERROR(TD_DATA_ERROR, "%s: became shorter while it was read", file->path);
         done += n;
@@ -45,9 +47,9 @@ static td_status *open_file(td_safetensors *file)
     file->file = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it would wait for a writer */
     struct stat info;
     if (file->file < 0 || fstat(file->file, &info) != 0)
-        return TD_ERROR(errno == ENOENT ? TD_NOT_FOUND : TD_IO, "%s: cannot open: %s", file->path, strerror(errno));
+        return td_file_error(file->path, "open", errno);
     if (!S_ISREG(info.st_mode))
-        return TD_ERROR(TD_IO, "%s: is not a regular file", file->path);
+        return td_file_not_regular(file->path);
     file->file_bytes = info.st_size;
     return NULL;
 }

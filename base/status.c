@@ -76,6 +76,13 @@ td_status *td_status_prefix(td_status *status, const char *format, ...)
     return status;
 }
 
+td_status *td_status_recode(td_status *status, td_code code)
+{
+    if (status && status != &out_of_memory)
+        status->code = code;
+    return status;
+}
+
 td_status *td_status_pass(td_status *status, const char *file, int line)
 {
     enum { LONGEST_TRACE = 2000 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "base/memory.h"
 
@@ -28,7 +29,7 @@ struct td_trace_writer {
 
 static td_status *failed(const td_trace_writer *writer, const char *what)
 {
-    return TD_ERROR(TD_IO, "%s: cannot %s: %s", writer->path, what, strerror(errno));
+    return td_file_error(writer->path, what, errno);
 }
 
 static td_status *write_out(td_trace_writer *writer, const unsigned char *data, size_t bytes)

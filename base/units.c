@@ -176,6 +176,17 @@ const char *td_format_seconds(char buffer[TD_UNIT_TEXT], double seconds)
     return buffer;
 }
 
+const char *td_format_counted(char buffer[TD_UNIT_TEXT], int64_t count, const char *noun)
+{
+    const int length = (int)strlen(noun);
+    const char last = length ? noun[length - 1] : '\0', before = length > 1 ? noun[length - 2] : '\0';
+    const bool hisses = last == 's' || last == 'x' || (last == 'h' && (before == 'c' || before == 's'));
+    const bool turns = last == 'y' && !strchr("aeiou", before);
+    const char *ending = count == 1 ? "" : turns ? "ies" : hisses ? "es" : "s";
+    (void)snprintf(buffer, TD_UNIT_TEXT, "%lld %.*s%s", (long long)count, length - (turns && count != 1), noun, ending);
+    return buffer;
+}
+
 const char *td_format_thousands(char buffer[TD_UNIT_TEXT], int64_t number)
 {
     char digits[24];

@@ -36,5 +36,9 @@ const char *td_format_seconds(char buffer[TD_UNIT_TEXT], double seconds);
 const char *td_format_count(char buffer[TD_UNIT_TEXT], double count);
 /* "5,120,000". */
 const char *td_format_thousands(char buffer[TD_UNIT_TEXT], int64_t number);
+/* "1 row", "12 rows"; "1 batch", "0 batches"; "1 entry", "2 entries". */
+const char *td_format_counted(char buffer[TD_UNIT_TEXT], int64_t count, const char *noun);
+/* The same without a buffer, until the end of the block: for printf. */
+#define TD_COUNTED(count, noun) td_format_counted((td_unit_text){{0}}.text, (int64_t)(count), (noun))
 
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "base/units.h"
 
@@ -23,8 +24,7 @@ struct td_work_file {
 
 static td_status *cannot(const char *directory, const char *verb, int error)
 {
-    return TD_ERROR(error == ENOENT ? TD_NOT_FOUND : TD_IO, "working file in %s: cannot %s: %s", directory, verb,
-                    strerror(error));
+    return td_status_prefix(td_file_error(directory, verb, error), "working file");
 }
 
 static td_status *check_place(const char *directory, int64_t most_bytes)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "board/board.h"
@@ -111,7 +112,8 @@ static td_status *read_all(int file, const char *path, char *data, size_t bytes)
     td_thread_share(read_pieces, &r, bytes > 2 * (size_t)PIECE ? td_thread_helpers() : 0);
     if (!r.error)
         return NULL;
-    return TD_ERROR(TD_IO, "%s: %s", path, r.error > 0 ? strerror(r.error) : "it became shorter while it was read");
+    return r.error > 0 ? td_file_error(path, "read", r.error)
+                       : TD_ERROR(TD_IO, "%s: it became shorter while it was read", path);
 }
 
 td_status *td_board_read_file(int folder, const char *path, int64_t most, char **out_data, size_t *out_bytes)
@@ -121,7 +123,7 @@ td_status *td_board_read_file(int folder, const char *path, int64_t most, char *
     *out_data = NULL;
     *out_bytes = 0;
     TD_TRY(td_board_open_file(folder, path, &file));
-    td_status *status = fstat(file, &info) ? TD_ERROR(TD_IO, "%s: %s", path, strerror(errno)) : NULL;
+    td_status *status = fstat(file, &info) ? td_file_error(path, "read", errno) : NULL;
     if (!status && info.st_size > most)
         status = TD_ERROR(TD_DATA_ERROR, "%s: %lld bytes; such a file has at most %lld", path, (long long)info.st_size,
                           (long long)most);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_error.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "board/board.h"
@@ -290,7 +291,7 @@ td_status *td_board_look(td_board *board)
     bool pending = false;
     int folder = fcntl(board->folder, F_DUPFD_CLOEXEC, 0);
     if (folder < 0)
-        return TD_ERROR(TD_IO, "%s: %s", board->directory, strerror(errno));
+        return td_file_error(board->directory, "open", errno);
     lseek(folder, 0, SEEK_SET); /* the place in the folder is shared by all that are duplicates */
     expect_nothing(board);
     TD_TRY(visit(&l, folder, "", 0));
@@ -336,7 +337,7 @@ td_status *td_board_open(const char *directory, td_board **out_board)
     board->directory = td_strdup(directory);
     td_status *status = NULL;
     if (board->folder < 0)
-        status = td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", directory, strerror(errno)),
+        status = td_status_help(td_file_error(directory, "open", errno),
                                 "name the folder that holds runs; tandem train makes them in runs/");
     else if (!board->directory)
         status = no_memory();

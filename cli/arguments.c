@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
+#include "cli/config_tree.h"
 
 static const td_command_option *find_option(const td_command *command, const char *name, size_t length)
 {
@@ -60,8 +61,25 @@ static td_status *wrong_count(const td_arguments *arguments)
         return td_status_help(
             TD_ERROR(TD_INVALID_ARGUMENT, "%s: unexpected \"%s\"", command->name, arguments->words[command->most]),
             "usage: tandem %s %s", command->name, command->usage);
-    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: something is missing", command->name),
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s is missing", command->name,
+                                   strncmp(command->usage, "CONFIG", 6) ? "what to show" : "the configuration"),
                           "usage: tandem %s %s", command->name, command->usage);
+}
+
+/* Options that would be left aside without a word. */
+static td_status *check_pairs(const td_arguments *arguments)
+{
+    const td_command *command = arguments->command;
+    for (const td_option_pair *pair = command->goes_with; pair && pair->option; pair++)
+        if (td_argument(arguments, pair->option) && !td_argument(arguments, pair->other))
+            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s means nothing without %s", command->name,
+                                           pair->option, pair->other),
+                                  "usage: tandem %s %s", command->name, command->usage);
+    for (const td_option_pair *pair = command->excludes; pair && pair->option; pair++)
+        if (td_argument(arguments, pair->option) && td_argument(arguments, pair->other))
+            return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s and %s exclude each other; give one of them", command->name,
+                            pair->option, pair->other);
+    return NULL;
 }
 
 td_status *td_arguments_read(const td_command *command, int argc, char **argv, td_arguments *out_arguments)
@@ -87,7 +105,7 @@ td_status *td_arguments_read(const td_command *command, int argc, char **argv, t
     }
     if (out_arguments->n_words < command->least || out_arguments->n_words > command->most)
         return wrong_count(out_arguments);
-    return NULL;
+    return check_pairs(out_arguments);
 }
 
 const char *td_argument(const td_arguments *arguments, const char *option)
@@ -101,6 +119,23 @@ const char *td_argument(const td_arguments *arguments, const char *option)
 bool td_argument_flag(const td_arguments *arguments, const char *option)
 {
     return td_argument(arguments, option) != NULL;
+}
+
+td_status *td_argument_number(const td_arguments *arguments, const char *option, td_number_range range, double fallback,
+                              double *out)
+{
+    const char *text = td_argument(arguments, option);
+    int64_t whole = 0;
+    *out = fallback;
+    if (!text)
+        return NULL;
+    bool good = range.whole ? td_config_to_int(text, &whole) : td_config_to_float(text, out);
+    if (range.whole)
+        *out = (double)whole;
+    if (good && *out >= range.least && *out <= range.most)
+        return NULL;
+    return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s %s: it must be a %snumber from %.10g to %.10g",
+                    arguments->command->name, option, text, range.whole ? "whole " : "", range.least, range.most);
 }
 
 /* What the engine has to say while a command runs. */

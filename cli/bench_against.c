@@ -303,8 +303,8 @@ static td_status *print_table(comparison *c, FILE *out)
     td_table_row(&table, "copied a step", copied[0], copied[1]);
     add_memory_rows(c, &table);
     td_table_row(&table, "last loss", loss[0], loss[1]);
-    fprintf(out, "%s, batch %lld, %lld steps each, interleaved\n\n", c->setup->name, (long long)c->setup->batch,
-            (long long)c->sides[0].statistics.n);
+    fprintf(out, "%s, batch %lld, %s each, interleaved\n\n", c->setup->name, (long long)c->setup->batch,
+            TD_COUNTED(c->sides[0].statistics.n, "step"));
     TD_TRY(td_table_print(&table, "  ", out));
     if (c->path.seconds > 0)
         fprintf(out,
@@ -313,7 +313,7 @@ static td_status *print_table(comparison *c, FILE *out)
                 td_format_seconds(time[0][0], c->path.seconds),
                 td_statistics_quantile(&c->sides[0].statistics, 0.5) / c->path.seconds);
     if (c->path.seconds > 0 && c->path.estimated)
-        fprintf(out, "; %d ops of it did not run there in this shape and are estimated", (int)c->path.estimated);
+        fprintf(out, "; estimated, for they did not run there in this shape: %s", TD_COUNTED(c->path.estimated, "op"));
     print_overlap(c, out);
     fprintf(out, "\n  parameters after the last step are %s\n",
             c->sides[0].checksum == c->sides[1].checksum ? "the same, bit for bit" : "not the same");
@@ -345,13 +345,11 @@ static td_status *compare(const td_arguments *arguments, comparison *c, int64_t 
 
 td_status *td_bench_against(const td_arguments *arguments)
 {
-    const char *count = td_argument(arguments, "--steps");
-    int64_t steps = count ? strtoll(count, NULL, 10) : USUAL_STEPS;
+    double steps = 0;
     if (!td_argument(arguments, "--against"))
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "bench: --against is missing"),
                               "usage: tandem bench CONFIG --against single");
-    if (steps < 1 || steps > 1000000)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--steps %s: a number from 1 to 1000000", count);
+    TD_TRY(td_argument_number(arguments, "--steps", (td_number_range){1, 1000000, true}, USUAL_STEPS, &steps));
     td_config *config = NULL;
     td_setup setup;
     TD_TRY(td_arguments_config(arguments, &config));
@@ -359,7 +357,7 @@ td_status *td_bench_against(const td_arguments *arguments)
     if (!status) {
         comparison c = {.setup = &setup};
         status = setup.dataset
-                     ? compare(arguments, &c, steps)
+                     ? compare(arguments, &c, (int64_t)steps)
                      : TD_SECTION_ERROR(setup.root, "graph", "bench needs data: a section data with format and train");
         td_setup_close(&setup);
     }

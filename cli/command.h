@@ -23,11 +23,18 @@ enum { TD_MOST_ARGUMENTS = 64 };
 
 typedef struct td_arguments td_arguments;
 
+/* Two options; one that ends the list has NULL. */
+typedef struct td_option_pair {
+    const char *option, *other;
+} td_option_pair;
+
 typedef struct td_command {
     const char *name, *summary;
     const char *usage;                /* what follows the name: "CONFIG [--json]" */
     int32_t least, most;              /* how many arguments that are not options */
     const td_command_option *options; /* --help is always known */
+    const td_option_pair *goes_with;  /* an option that means nothing without the other; may be NULL */
+    const td_option_pair *excludes;   /* those of which only one can be done; may be NULL */
     const char *const *notes;         /* further lines of --help; NULL ends; may be NULL */
     td_status *(*run)(const td_arguments *arguments);
 } td_command;
@@ -53,6 +60,13 @@ td_status *td_arguments_read(const td_command *command, int argc, char **argv, t
 /* The last value given for an option, or NULL; for flags, whether it was given. */
 const char *td_argument(const td_arguments *arguments, const char *option);
 bool td_argument_flag(const td_arguments *arguments, const char *option);
+/* The number that an option gives, `fallback` without it. */
+typedef struct td_number_range {
+    double least, most;
+    bool whole;
+} td_number_range;
+td_status *td_argument_number(const td_arguments *arguments, const char *option, td_number_range range, double fallback,
+                              double *out) TD_MUST_USE;
 /* Puts every --set on top of a configuration, resolves it, and lets what the engine has to say be heard as log.level says. */
 td_status *td_arguments_settle(const td_arguments *arguments, td_config *config) TD_MUST_USE;
 /* The configuration that words[0] names, settled so. */

@@ -27,17 +27,7 @@ static const number_option losses_option = {"--losses", 1, MOST_LOSSES};
 
 static td_status *read_number(const td_arguments *arguments, const number_option *option, bool whole, double *out)
 {
-    const char *text = td_argument(arguments, option->name);
-    char *end = NULL;
-    *out = 0;
-    if (!text)
-        return NULL;
-    *out = strtod(text, &end);
-    if (end == text || *end || !(*out >= option->least && *out <= option->most) ||
-        (whole && *out != (double)(int64_t)*out))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "bench: %s %s: a %snumber from %.0f to %.0f", option->name, text,
-                        whole ? "whole " : "", option->least, option->most);
-    return NULL;
+    return td_argument_number(arguments, option->name, (td_number_range){option->least, option->most, whole}, 0, out);
 }
 
 static td_status *read_request(const td_arguments *arguments, td_bench_request *out)
@@ -134,8 +124,8 @@ static void print_limits(const td_bench_result *result, FILE *out)
     const td_machine_limits *limits = &result->limits;
     if (!limits->copy_bytes)
         return;
-    fprintf(out, "  the machine, %d thread%s: products %.0f GFLOP/s (one thread %.0f)", result->threads,
-            result->threads == 1 ? "" : "s", 1e-9 * limits->flops, 1e-9 * limits->flops_one);
+    fprintf(out, "  the machine, %s: products %.0f GFLOP/s (one thread %.0f)", TD_COUNTED(result->threads, "thread"),
+            1e-9 * limits->flops, 1e-9 * limits->flops_one);
     if (limits->flops_bf16 > 0)
         fprintf(out, ", in bf16 %.0f", 1e-9 * limits->flops_bf16);
     fprintf(out, ", copies %.1f GB/s", 1e-9 * limits->copy_bytes);
@@ -193,9 +183,9 @@ static td_status *print_ops(const td_bench_result *result, FILE *out)
 static td_status *print_text(const td_bench_result *result, FILE *out)
 {
     char time[3][TD_UNIT_TEXT], bound[TD_UNIT_TEXT];
-    fprintf(out, "%s: %s, quarters %s and %s, %d runs\n", result->which->name,
-            td_format_seconds(time[0], result->median_s), td_format_seconds(time[1], result->q1_s),
-            td_format_seconds(time[2], result->q3_s), result->runs);
+    fprintf(out, "%s: %s, quarters %s and %s, %s\n", result->which->name, td_format_seconds(time[0], result->median_s),
+            td_format_seconds(time[1], result->q1_s), td_format_seconds(time[2], result->q3_s),
+            TD_COUNTED(result->runs, "run"));
     if (result->bound_s > 0)
         fprintf(out, "  the machine's limit %s: %.2f times that\n", td_format_seconds(bound, result->bound_s),
                 result->median_s / result->bound_s);
@@ -252,8 +242,6 @@ static td_status *run_case(const td_arguments *arguments, const char *name)
     if (!which)
         return unknown_case(name);
     TD_TRY(read_request(arguments, &request));
-    if (td_argument(arguments, "--export") && !td_argument(arguments, "--losses"))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "bench: --export goes with --losses");
     if (td_argument(arguments, "--losses"))
         return print_losses(which, arguments, &request);
     TD_TRY(td_bench_run(which, &request, &result));
@@ -303,6 +291,14 @@ static const td_command_option options[] = {
     {NULL, NULL, NULL},
 };
 
+static const td_option_pair goes_with[] = {{"--batch", "--case"},    {"--rows", "--case"},   {"--tables", "--case"},
+                                           {"--dim", "--case"},      {"--bag", "--case"},    {"--alpha", "--case"},
+                                           {"--threads", "--case"},  {"--runs", "--case"},   {"--no-bound", "--case"},
+                                           {"--ops", "--case"},      {"--losses", "--case"}, {"--export", "--losses"},
+                                           {"--steps", "--against"}, {"--set", "--against"}, {NULL, NULL}};
+static const td_option_pair excludes[] = {
+    {"--case", "--against"}, {"--case", "--list"}, {"--list", "--against"}, {"--losses", "--ops"}, {NULL, NULL}};
+
 const td_command td_command_bench = {
     .name = "bench",
     .summary = "measures a configuration side by side with a single device, or a built-in case",
@@ -310,5 +306,7 @@ const td_command td_command_bench = {
     .least = 0,
     .most = 1,
     .options = options,
+    .goes_with = goes_with,
+    .excludes = excludes,
     .run = run,
 };

@@ -11,12 +11,9 @@ enum { DEFAULT_PORT = 6060 };
 
 static td_status *port_of(const td_arguments *arguments, int *out_port)
 {
-    const char *text = td_argument(arguments, "--port");
-    char *end = NULL;
-    long port = text ? strtol(text, &end, 10) : DEFAULT_PORT;
+    double port = 0;
+    TD_TRY(td_argument_number(arguments, "--port", (td_number_range){0, 65535, true}, DEFAULT_PORT, &port));
     *out_port = (int)port;
-    if (text && (!*text || *end || port < 0 || port > 65535))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--port %s: a number from 0 (any that is free) to 65535", text);
     return NULL;
 }
 

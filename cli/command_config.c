@@ -3,8 +3,7 @@
 
 static td_status *run(const td_arguments *arguments)
 {
-    bool explain = td_argument_flag(arguments, "--explain");
-    if (explain)
+    if (td_argument_flag(arguments, "--explain"))
         return td_config_explain(arguments->n_words ? arguments->words[0] : NULL, arguments->out);
     if (!arguments->n_words)
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "config: no file given"),
@@ -22,6 +21,8 @@ static const td_command_option options[] = {
     {NULL, NULL, NULL},
 };
 
+static const td_option_pair excludes[] = {{"--explain", "--set"}, {NULL, NULL}};
+
 const td_command td_command_config = {
     .name = "config",
     .summary = "prints a configuration with every default, or explains a key",
@@ -29,5 +30,6 @@ const td_command td_command_config = {
     .least = 0,
     .most = 1,
     .options = options,
+    .excludes = excludes,
     .run = run,
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/evaluation.h"
 #include "cli/generate.h"
@@ -25,7 +26,8 @@ static td_status *print(const td_evaluation *evaluation, const td_store *store, 
         return td_json_print(json_pack("{s:I, s:I, s:o}", "steps", (json_int_t)td_store_steps(store), "samples",
                                        (json_int_t)evaluation->samples, "metrics", td_evaluation_json(evaluation)),
                              out);
-    fprintf(out, "%lld samples, after %lld steps\n", (long long)evaluation->samples, (long long)td_store_steps(store));
+    fprintf(out, "%s, after %s\n", TD_COUNTED(evaluation->samples, "sample"),
+            TD_COUNTED(td_store_steps(store), "step"));
     for (int32_t i = 0; i < evaluation->n; i++)
         fprintf(out, "  %-16s %.6f\n", evaluation->names[i], evaluation->values[i]);
     return NULL;
@@ -35,7 +37,7 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
 {
     const char *part = td_argument(arguments, "--part");
     if (part && strcmp(part, "train") && strcmp(part, "test"))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--part %s: it is train or test", part);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "eval: --part %s: it is train or test", part);
     if (!setup->dataset)
         return TD_SECTION_ERROR(setup->root, "graph", "evaluation needs data: a section data with format and train");
     td_plan *plan = NULL;
@@ -59,18 +61,6 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
     return status;
 }
 
-/* A number that an option gives, from `least` to `most`; `fallback` without it. */
-static td_status *number(const td_arguments *arguments, const char *option, double least, double most, double fallback,
-                         double *out)
-{
-    const char *text = td_argument(arguments, option);
-    char *end = NULL;
-    *out = text ? strtod(text, &end) : fallback;
-    if (!text || (end != text && !*end && *out >= least && *out <= most))
-        return NULL;
-    return TD_ERROR(TD_INVALID_ARGUMENT, "eval: %s %s: it is a number from %g to %g", option, text, least, most);
-}
-
 static td_status *generate(const td_arguments *arguments, td_setup *setup)
 {
     td_plan *plan = NULL;
@@ -78,8 +68,9 @@ static td_status *generate(const td_arguments *arguments, td_setup *setup)
     char *text = NULL;
     double length = 0;
     td_generation generation = {.prompt = td_argument(arguments, "--generate")};
-    TD_TRY(number(arguments, "--length", 0, 1e9, 400, &length));
-    TD_TRY(number(arguments, "--temperature", 0, 100, 0.8, &generation.temperature));
+    TD_TRY(td_argument_number(arguments, "--length", (td_number_range){0, 1e9, true}, 400, &length));
+    TD_TRY(
+        td_argument_number(arguments, "--temperature", (td_number_range){0, 100, false}, 0.8, &generation.temperature));
     generation.length = (int64_t)length;
     td_status *status = td_generation_plan(setup, NULL, &plan);
     if (!status)
@@ -130,6 +121,9 @@ static const td_command_option options[] = {
     {NULL, NULL, NULL},
 };
 
+static const td_option_pair goes_with[] = {{"--length", "--generate"}, {"--temperature", "--generate"}, {NULL, NULL}};
+static const td_option_pair excludes[] = {{"--part", "--generate"}, {NULL, NULL}};
+
 const td_command td_command_eval = {
     .name = "eval",
     .summary = "says how good a checkpoint is on a data set",
@@ -137,5 +131,7 @@ const td_command td_command_eval = {
     .least = 1,
     .most = 1,
     .options = options,
+    .goes_with = goes_with,
+    .excludes = excludes,
     .run = run,
 };

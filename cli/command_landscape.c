@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/json.h"
 #include "cli/landscape.h"
+#include "cli/shell_word.h"
 #include "cli/snapshots.h"
 #include "cli/summary.h"
 #include "cli/terminal.h"
@@ -117,14 +119,12 @@ static td_status *draw_result(td_loss_probe *probe, const char *run, int32_t siz
 static td_status *count_of(const td_arguments *arguments, td_section root, const char *option, const char *key,
                            int64_t *out)
 {
-    const char *text = td_argument(arguments, option);
     const td_config_key *limits = td_config_key_find(key);
-    char *end = NULL;
-    *out = text ? strtoll(text, &end, 10) : td_section_int(root, key);
-    if (!text || (*text && !*end && *out >= (int64_t)limits->least && *out <= (int64_t)limits->most))
-        return NULL;
-    return TD_ERROR(TD_INVALID_ARGUMENT, "landscape: %s %s: it is a number from %g to %g", option, text, limits->least,
-                    limits->most);
+    double number = 0;
+    TD_TRY(td_argument_number(arguments, option, (td_number_range){limits->least, limits->most, true},
+                              (double)td_section_int(root, key), &number));
+    *out = (int64_t)number;
+    return NULL;
 }
 
 static int32_t intervals_of(td_section root)
@@ -191,8 +191,10 @@ static td_status *save(const td_arguments *arguments, json_t *json)
     TD_TRY(td_json_write(json_incref(json), run, "landscape/landscape.json"));
     if (td_argument_flag(arguments, "--json"))
         return td_json_print(json_incref(json), arguments->out);
-    fprintf(arguments->out, "%s/landscape/landscape.json: %zu landscape%s   more: tandem board %s\n", run, n,
-            n == 1 ? "" : "s", run);
+    char *word = td_shell_word_text(run);
+    fprintf(arguments->out, "%s/landscape/landscape.json: %s   more: tandem board %s\n", run,
+            TD_COUNTED(n, "landscape"), word ? word : run);
+    td_free(word);
     return NULL;
 }
 

@@ -154,6 +154,9 @@ static td_status *run(const td_arguments *arguments)
         return print_all_json(arguments->out);
     if (!arguments->n_words)
         return print_all(td_argument_flag(arguments, "--all"), arguments->out);
+    if (td_argument_flag(arguments, "--all"))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "ops: --all is for the list, not for one op"),
+                              "usage: tandem ops %s", arguments->command->usage);
     if (td_argument_flag(arguments, "--json"))
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "ops: about one op there is text only, no --json"),
                               "tandem ops --json has all of them");
@@ -177,7 +180,7 @@ static const td_command_option options[] = {
 const td_command td_command_ops = {
     .name = "ops",
     .summary = "lists ops and optimizers, or tells all about one",
-    .usage = "[NAME] [--all] [--json]",
+    .usage = "[NAME | --all | --json]",
     .most = 1,
     .options = options,
     .run = run,

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "cli/command.h"
 #include "cli/distributed.h"
+#include "cli/idle_keys.h"
 #include "cli/json.h"
 #include "cli/ledger_view.h"
 #include "cli/plan_view.h"
@@ -29,7 +31,7 @@ static td_status *write_text(char *text, const char *option, const char *path)
         error = errno;
     }
     td_text_free(text);
-    return failed ? TD_ERROR(TD_IO, "%s %s: %s", option, path, strerror(error)) : NULL;
+    return failed ? td_status_prefix(td_file_error(path, file ? "write" : "create", error), "%s", option) : NULL;
 }
 
 static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
@@ -128,6 +130,8 @@ static td_status *run(const td_arguments *arguments)
         setup.options.keep_dumps = td_argument(arguments, "--dump") != NULL;
         status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
         if (!status)
+            td_warn_of_idle_keys(setup.root);
+        if (!status)
             status = show(arguments, &setup, plan);
         td_plan_release(plan);
         td_setup_close(&setup);
@@ -146,6 +150,8 @@ static const td_command_option options[] = {
     {NULL, NULL, NULL},
 };
 
+static const td_option_pair excludes[] = {{"--explain", "--dump"}, {NULL, NULL}};
+
 const td_command td_command_plan = {
     .name = "plan",
     .summary = "shows which device runs what, the copies, and memory per device",
@@ -153,5 +159,6 @@ const td_command td_command_plan = {
     .least = 1,
     .most = 1,
     .options = options,
+    .excludes = excludes,
     .run = run,
 };

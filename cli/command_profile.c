@@ -29,15 +29,9 @@ static void close_trace(opened *o)
 
 static td_status *number_of(const td_arguments *arguments, const char *option, int64_t fallback, int64_t *out)
 {
-    const char *text = td_argument(arguments, option);
-    char *end = NULL;
-    *out = fallback;
-    if (!text)
-        return NULL;
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    if (!*text || *end || *out < 0 || *out > INT32_MAX || errno)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s %s: not a number from 0 to %d", option, text, INT32_MAX);
+    double number = 0;
+    TD_TRY(td_argument_number(arguments, option, (td_number_range){0, INT32_MAX, true}, (double)fallback, &number));
+    *out = (int64_t)number;
     return NULL;
 }
 
@@ -151,19 +145,6 @@ static td_status *show(const td_arguments *arguments, opened *o)
 
 /* ---- two recordings --------------------------------------------------------------------------------------------------------------- */
 
-static td_status *share_of(const td_arguments *arguments, double *out)
-{
-    const char *text = td_argument(arguments, "--least");
-    char *end = NULL;
-    *out = 0.02;
-    if (!text)
-        return NULL;
-    *out = strtod(text, &end);
-    if (!*text || *end || !(*out >= 0 && *out < 1))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--least %s: not a share from 0 to below 1", text);
-    return NULL;
-}
-
 /* Times of different work say nothing about each other: nobody should be told that one is faster. */
 static td_status *check_work(const td_arguments *arguments, const opened *before, const opened *after,
                              const td_diff *diff)
@@ -180,7 +161,7 @@ static td_status *show_diff(const td_arguments *arguments, const opened *before,
 {
     td_diff *diff = NULL;
     double least = 0;
-    TD_TRY(share_of(arguments, &least));
+    TD_TRY(td_argument_number(arguments, "--least", (td_number_range){0, 0.999, false}, 0.02, &least));
     TD_TRY(td_diff_create(before->analysis, after->analysis, least, &diff));
     const td_diff_row *step = &diff->rows[0];
     td_status *status = check_work(arguments, before, after, diff);
@@ -200,8 +181,8 @@ static td_status *run_diff(const td_arguments *arguments)
 {
     opened before = {0}, after = {0};
     if (arguments->n_words != 3)
-        return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "tandem profile diff takes two recordings: tandem profile diff BEFORE AFTER");
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "profile: diff takes two recordings"),
+                              "usage: tandem profile diff BEFORE AFTER");
     td_status *status = open_trace(arguments->words[1], &before);
     if (!status)
         status = analyse(arguments, &before);
@@ -219,13 +200,18 @@ static td_status *run_diff(const td_arguments *arguments)
 static td_status *run(const td_arguments *arguments)
 {
     opened o = {0};
-    if (td_argument_flag(arguments, "--self-test"))
+    if (td_argument_flag(arguments, "--self-test") && !arguments->n_words)
         return td_profile_self_test(td_argument_flag(arguments, "--json"), arguments->out);
     if (arguments->n_words && !strcmp(arguments->words[0], "diff"))
         return run_diff(arguments);
-    if (arguments->n_words != 1)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "tandem profile takes one run or trace"),
-                              "see: tandem profile --help");
+    for (size_t i = 0; i < 2; i++)
+        if (td_argument(arguments, (const char *[]){"--least", "--anyway"}[i]))
+            return td_status_help(
+                TD_ERROR(TD_INVALID_ARGUMENT, "profile: --least and --anyway mean nothing without diff"),
+                "usage: tandem profile diff BEFORE AFTER [--least SHARE] [--anyway]");
+    if (arguments->n_words != 1 || td_argument_flag(arguments, "--self-test"))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "profile: it takes one run or trace"),
+                              "usage: tandem profile %s", arguments->command->usage);
     td_status *status = open_trace(arguments->words[0], &o);
     if (!status)
         status = show(arguments, &o);
@@ -258,6 +244,11 @@ static const char *const notes[] = {
     NULL,
 };
 
+/* A question each; files may be any number. */
+static const td_option_pair excludes[] = {{"--step", "--curves"},  {"--step", "--op-info"}, {"--curves", "--op-info"},
+                                          {"--op-info", "--json"}, {"--chrome", "--json"},  {"--perfetto", "--json"},
+                                          {"--csv", "--json"},     {"--html", "--json"},    {NULL, NULL}};
+
 const td_command td_command_profile = {
     .name = "profile",
     .summary = "shows where the time of recorded steps went",
@@ -267,6 +258,7 @@ const td_command td_command_profile = {
     .least = 0,
     .most = 3,
     .options = options,
+    .excludes = excludes,
     .notes = notes,
     .run = run,
 };

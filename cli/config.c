@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "cli/config_tree.h"
 
@@ -60,7 +61,7 @@ static td_status *read_all(FILE *file, const char *path, char **out_text, size_t
     TD_TRY(TD_NEW(*out_text, LARGEST_FILE + 1));
     *out_bytes = fread(*out_text, 1, LARGEST_FILE + 1, file);
     if (ferror(file))
-        return TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
+        return td_file_error(path, "read", errno);
     if (*out_bytes > LARGEST_FILE)
         return TD_ERROR(TD_INVALID_ARGUMENT, "%s: larger than 16 MiB; is it a configuration?", path);
     return NULL;
@@ -71,7 +72,7 @@ td_status *td_config_load(const char *path, td_config **out_config)
     *out_config = NULL;
     FILE *file = fopen(path, "rb");
     if (!file)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+        return td_file_error(path, "open", errno);
     char *text = NULL;
     size_t bytes = 0;
     td_status *status = read_all(file, path, &text, &bytes);

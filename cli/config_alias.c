@@ -112,11 +112,21 @@ static td_status *normalise_sections(td_config *config)
 
 /* A key that may be a map of one number: "optimizer: {ratio: 0.6}" becomes "optimizer: cpu" and "ratio: 0.6" beside it. */
 typedef struct split_key {
-    const char *section, *key, *number, *text, *rule;
+    const char *section, *key, *number, *text, *rule, *name, *form;
 } split_key;
-static const split_key split_keys[] = {
-    {"offload", "optimizer", "ratio", "cpu", "offload.optimizer is none, cpu, auto or {ratio: 0.6}"},
-    {"ps", "consistency", "stale", "stale", "ps.consistency is sync, async or {stale: 2}"}};
+static const split_key split_keys[] = {{"offload", "optimizer", "ratio", "cpu",
+                                        "offload.optimizer is none, cpu, auto or {ratio: 0.6}", "offload.optimizer",
+                                        "{ratio: 0.6}"},
+                                       {"ps", "consistency", "stale", "stale",
+                                        "ps.consistency is sync, async or {stale: 2}", "ps.consistency", "{stale: 2}"}};
+
+const char *td_config_map_form(const char *key)
+{
+    for (size_t i = 0; i < sizeof split_keys / sizeof *split_keys; i++)
+        if (!strcmp(split_keys[i].name, key))
+            return split_keys[i].form;
+    return NULL;
+}
 
 static td_status *split(td_config_node *section, const split_key *s)
 {

@@ -8,17 +8,39 @@
 
 /* ---- one value -------------------------------------------------------------------------------------------------------- */
 
-static td_status *wrong_type(const td_config_node *node, const td_config_key *key)
+/* An integer in form, but of more digits than 64 bits hold. */
+static bool is_long_integer(const char *text, td_config_type type)
 {
-    if (node->kind != TD_NODE_SCALAR && key->type == TD_CONFIG_ENUM)
+    const bool whole = type == TD_CONFIG_INT || type == TD_CONFIG_INTS;
+    const char *digits = text + (*text == '-' || *text == '+');
+    return whole && *digits && !digits[strspn(digits, "0123456789")];
+}
+
+static td_status *wrong_enum(const td_config_node *node, const td_config_key *key)
+{
+    const char *form = td_config_map_form(key->name), *nor = form ? ", nor " : "";
+    if (node->kind != TD_NODE_SCALAR)
         return TD_NODE_ERROR(node, "%s must be one of %s, not a %s", key->name, key->allowed,
                              node->kind == TD_NODE_LIST ? "list" : "map");
-    if (node->kind != TD_NODE_SCALAR)
-        return TD_NODE_ERROR(node, "%s must be %s, not a %s", key->name, td_config_type_name(key->type),
-                             node->kind == TD_NODE_LIST ? "list" : "map");
+    return TD_NODE_ERROR(node, "%s: \"%s\" is not one of %s%s%s", key->name, node->text, key->allowed, nor,
+                         form ? form : "");
+}
+
+static td_status *wrong_type(const td_config_node *node, const td_config_key *key)
+{
+    td_status *status;
     if (key->type == TD_CONFIG_ENUM)
-        return TD_NODE_ERROR(node, "%s: \"%s\" is not one of %s", key->name, node->text, key->allowed);
-    return TD_NODE_ERROR(node, "%s: \"%s\" is not %s", key->name, node->text, td_config_type_name(key->type));
+        return wrong_enum(node, key);
+    if (node->kind != TD_NODE_SCALAR)
+        status = TD_NODE_ERROR(node, "%s must be %s, not a %s", key->name, td_config_type_name(key->type),
+                               node->kind == TD_NODE_LIST ? "list" : "map");
+    else if (is_long_integer(node->text, key->type))
+        status = TD_NODE_ERROR(node, "%s: %s is more than 64 bits hold", key->name, node->text);
+    else
+        status = TD_NODE_ERROR(node, "%s: \"%s\" is not %s", key->name, node->text, td_config_type_name(key->type));
+    if (key->type == TD_CONFIG_LISTS || key->type == TD_CONFIG_MAPS)
+        status = td_status_help(status, "%s: %s", key->name, key->help);
+    return status;
 }
 
 static td_status *check_range(const td_config_node *node, const td_config_key *key, double value)
@@ -28,10 +50,10 @@ static td_status *check_range(const td_config_node *node, const td_config_key *k
     if (value >= key->least && value <= key->most)
         return NULL;
     bool below = value < key->least;
-    const char *unit = key->unit ? key->unit : key->type == TD_CONFIG_SECONDS ? "s" : "";
-    return TD_NODE_ERROR(node, "%s: %s is %s allowed, %.10g%s%s", key->name, node->text,
+    const char *unit = key->unit ? key->unit : key->type == TD_CONFIG_SECONDS ? "seconds" : "";
+    return TD_NODE_ERROR(node, "%s: %s is %s allowed, %.10g%s%s%s", key->name, node->text,
                          below ? "below the least" : "above the most", below ? key->least : key->most,
-                         unit[0] ? " " : "", unit);
+                         unit[0] ? " (" : "", unit, unit[0] ? ")" : "");
 }
 
 static td_status *check_number(const td_config_node *node, const td_config_key *key)
@@ -145,11 +167,15 @@ static td_status *unknown_key(const td_config_node *node, const char *name)
     char word[96];
     snprintf(word, sizeof word, "%.*s", section, name);
     bool known = section && (td_config_is_section(word) || td_config_key_find(word));
-    const char *space = known ? " " : "";
+    const char *space = known ? " " : "", *shown = known ? word : "";
+    const bool said = node->line <= 0 && !strncmp(node->origin, "--set ", 6) && !strcmp(node->origin + 6, name);
+    char which[200] = "";
+    if (!said)
+        (void)snprintf(which, sizeof which, " \"%s\"", name);
     if (!nearest)
-        return TD_NODE_ERROR(node, "unknown key \"%s\" (tandem config --explain%s%s)", name, space, known ? word : "");
-    return TD_NODE_ERROR(node, "unknown key \"%s\"; did you mean \"%s\"? (tandem config --explain%s%s)", name, nearest,
-                         space, known ? word : "");
+        return TD_NODE_ERROR(node, "unknown key%s (tandem config --explain%s%s)", which, space, shown);
+    return TD_NODE_ERROR(node, "unknown key%s; did you mean \"%s\"? (tandem config --explain%s%s)", which, nearest,
+                         space, shown);
 }
 
 /* `prefix` ends with a dot, or is "". */

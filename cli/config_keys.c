@@ -85,6 +85,47 @@ bool td_config_close(const char *a, const char *b, int *in_out_best)
     return true;
 }
 
+/* What people call a key that has another name here: a last word, the section it stands in (NULL: any), the key. */
+static const struct {
+    const char *word, *section, *key;
+} other_words[] = {
+    {"separator", "data", "data.delimiter"},
+    {"sep", "data", "data.delimiter"},
+    {"delim", "data", "data.delimiter"},
+    {"cross", "data", "data.crosses"},
+    {"buckets", "data", "data.cross_buckets"},
+    {"batch_size", NULL, "data.batch"},
+    {"path", "data", "data.train"},
+    {"file", "data", "data.train"},
+    {"target", "data", "data.label"},
+    {"features", "data", "data.numeric"},
+    {"columns", "data", "data.categorical"},
+    {"validation", "data", "data.test"},
+    {"device", "placement.rules[]", "placement.rules[].target"},
+    {"to", "placement.rules[]", "placement.rules[].target"},
+    {"name", "placement.rules[]", "placement.rules[].match"},
+    {"pattern", "placement.rules[]", "placement.rules[].match"},
+    {"rule", NULL, "placement.rules"},
+    {"rules", NULL, "placement.rules"},
+    {"learning_rate", NULL, "optimizer[].lr"},
+    {"wd", NULL, "optimizer[].weight_decay"},
+    {"gradient_clip", NULL, "train.clip_norm"},
+    {"max_norm", NULL, "train.clip_norm"},
+    {"dtype", "train", "train.precision"},
+    {"lr", NULL, "optimizer[].lr"},
+};
+
+static const char *by_other_word(const char *section, size_t length, const char *word)
+{
+    for (size_t i = 0; i < sizeof other_words / sizeof *other_words; i++) {
+        const char *wanted = other_words[i].section;
+        if (!strcmp(other_words[i].word, word) &&
+            (!wanted || (strlen(wanted) == length && !strncmp(wanted, section, length))))
+            return other_words[i].key;
+    }
+    return NULL;
+}
+
 /* The last word of a dotted name. */
 static const char *leaf(const char *name)
 {
@@ -101,12 +142,41 @@ static const char *section_at(int32_t index)
     return (size_t)index < sizeof sections / sizeof *sections ? sections[index] : NULL;
 }
 
-const char *td_config_key_nearest(const char *name)
+/* Among the keys that begin with the same section (`length`: its dot included) the one whose last word is near, or begins with
+ * the other or the other with it; NULL: none. */
+static const char *in_section(const char *name, size_t length, const char *word)
 {
     const char *nearest = NULL;
+    const size_t letters = strlen(word);
+    int best = letters < 4 ? 2 : FARTHEST; /* any two short words are near each other */
+    for (int32_t i = 0; length && i < td_config_key_count(); i++) {
+        const char *other = leaf(keys[i].name);
+        if ((size_t)(other - keys[i].name) == length && !strncmp(keys[i].name, name, length) &&
+            td_config_close(word, other, &best))
+            nearest = keys[i].name;
+    }
+    for (int32_t i = 0; length && !nearest && i < td_config_key_count(); i++) {
+        const char *other = leaf(keys[i].name);
+        const size_t shorter = letters < strlen(other) ? letters : strlen(other);
+        if ((size_t)(other - keys[i].name) == length && !strncmp(keys[i].name, name, length) && shorter > 2 &&
+            !strncmp(word, other, shorter))
+            nearest = keys[i].name;
+    }
+    return nearest;
+}
+
+const char *td_config_key_nearest(const char *name)
+{
+    const char *word = leaf(name);
+    const size_t section = (size_t)(word - name); /* its dot included */
+    const char *nearest = by_other_word(name, section ? section - 1 : 0, word);
+    if (!nearest)
+        nearest = in_section(name, section, word);
+    if (nearest)
+        return nearest;
     int best = FARTHEST;
     for (int32_t i = 0; i < td_config_key_count(); i++)
-        if (td_config_close(name, keys[i].name, &best))
+        if ((!section || strncmp(keys[i].name, name, section) != 0) && td_config_close(name, keys[i].name, &best))
             nearest = keys[i].name;
     for (int32_t i = 0; section_at(i); i++)
         if (td_config_close(name, section_at(i), &best))

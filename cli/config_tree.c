@@ -83,17 +83,38 @@ bool td_config_node_is_null(const td_config_node *node)
            (!node->text[0] || !strcmp(node->text, "null") || !strcmp(node->text, "~"));
 }
 
+static const char *last_word(const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    return dot ? dot + 1 : key;
+}
+
+/* How much of a message that begins with its key says what its origin, "--set KEY", has said: "devices.accel.memory" and
+ * "devices[1].memory" are "devices[].memory". */
+static size_t named_already(const char *origin, const char *message)
+{
+    char key[96];
+    size_t length = strcspn(message, ": ");
+    if (strncmp(origin, "--set ", 6) || length >= sizeof key)
+        return 0;
+    memcpy(key, message, length);
+    key[length] = '\0';
+    return td_config_key_find(key) && !strcmp(last_word(key), last_word(origin + 6)) ? length : 0;
+}
+
 td_status *td_config_node_error(const char *file, int line, const td_config_node *node, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     char *message = td_vformat(format, arguments);
     va_end(arguments);
-    td_status *status = td_status_create(TD_INVALID_ARGUMENT, file, line, "%s", message ? message : "out of memory");
+    const size_t named = message && node->line <= 0 ? named_already(node->origin, message) : 0;
+    td_status *status = td_status_create(TD_INVALID_ARGUMENT, file, line, "%s%s", named ? node->origin : "",
+                                         message ? message + named : "out of memory");
     td_free(message);
     if (node->line > 0)
         return td_status_prefix(status, "%s:%d:%d", node->origin, node->line, node->column);
-    return td_status_prefix(status, "%s", node->origin);
+    return named ? status : td_status_prefix(status, "%s", node->origin);
 }
 
 const char *td_config_keep_origin(td_config *config, const char *text)

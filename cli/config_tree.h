@@ -53,6 +53,8 @@ const char *td_config_keep_origin(td_config *config, const char *text);
 /* YAML to nodes. An empty text gives a null scalar. */
 td_status *td_config_yaml(const char *text, size_t bytes, const char *origin, bool positions,
                           td_config_node **out_node) TD_MUST_USE;
+/* What an enumerated key may be besides its words: "{ratio: 0.6}"; NULL: nothing. */
+const char *td_config_map_form(const char *key);
 /* Expands bare strings of lists of maps and aliases, in place, so that what follows sees table names only. */
 td_status *td_config_normalise(td_config *config) TD_MUST_USE;
 

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/launcher.h"
 #include "cli/version.h"
 #include "runtime/remote.h"
@@ -94,8 +95,9 @@ static bool recovers(td_section root)
 /* ---- in one process ---------------------------------------------------------------------------------------------------------- */
 
 /* What a job alone looks at. */
-static const char *const keys_of_jobs[] = {"ps.servers",  "ps.consistency", "ps.dense_sync", "ps.cache",
-                                           "ps.deadline", "ps.notice",      "ps.spares",     "ps.recovery"};
+static const char *const keys_of_jobs[] = {"ps.servers",         "ps.consistency", "ps.dense_sync",
+                                           "ps.shard_optimizer", "ps.cache",       "ps.deadline",
+                                           "ps.notice",          "ps.spares",      "ps.recovery"};
 
 /* How it is started as a job: two workers, and the ranks that do not work. */
 static td_status *help_to_start(td_status *status, const td_job_options *options)
@@ -253,13 +255,12 @@ static void warn(const td_job *job, FILE *stream)
         bound += td_job_is_bound(job, r) && td_job_cores(job, r) == 1;
     }
     if (crowded)
-        fprintf(stream, "%d ranks share their host's cores, one thread each; fewer ranks a host compute faster\n",
-                crowded);
+        fprintf(stream, "%s with one thread share their host's cores; fewer ranks a host compute faster\n",
+                TD_COUNTED(crowded, "rank"));
     if (bound)
         fprintf(stream,
-                "mpirun binds %d ranks to one core each, so they compute with one thread; for more: mpirun --bind-to "
-                "none\n",
-                bound);
+                "mpirun binds %s to one core each, to compute with one thread; for more: mpirun --bind-to none\n",
+                TD_COUNTED(bound, "rank"));
 }
 
 void td_distributed_print(const td_distributed *d, FILE *stream)
@@ -268,8 +269,8 @@ void td_distributed_print(const td_distributed *d, FILE *stream)
         return;
     for (int32_t r = 0; r < td_job_ranks(d->job); r++)
         if (!td_job_is_lost(d->job, r))
-            fprintf(stream, "rank %d  %s on %s, %d thread%s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
-                    td_job_threads(d->job, r), td_job_threads(d->job, r) == 1 ? "" : "s");
+            fprintf(stream, "rank %d  %s on %s, %s\n", r, td_job_role(d->job, r), td_job_host(d->job, r),
+                    TD_COUNTED(td_job_threads(d->job, r), "thread"));
     warn(d->job, stream);
 }
 

@@ -34,8 +34,8 @@ static void judge_host(const td_doctor_facts *facts, report *r)
     if (facts->host_problem[0])
         add(r, TD_DOCTOR_WARN, "", "the cpu device does not open: %s", facts->host_problem);
     else
-        add(r, TD_DOCTOR_OK, "", "%d core%s, %s%s%s", facts->cores_allowed, facts->cores_allowed == 1 ? "" : "s",
-            facts->host, facts->library[0] && !strstr(facts->host, "oneDNN") ? "; " : "",
+        add(r, TD_DOCTOR_OK, "", "%s, %s%s%s", TD_COUNTED(facts->cores_allowed, "core"), facts->host,
+            facts->library[0] && !strstr(facts->host, "oneDNN") ? "; " : "",
             strstr(facts->host, "oneDNN") ? "" : facts->library);
     if (facts->x86 && !facts->avx2)
         add(r, TD_DOCTOR_WARN, "",
@@ -52,14 +52,14 @@ static void judge_library(const td_doctor_facts *facts, report *r)
 static void judge_cores(const td_doctor_facts *facts, report *r)
 {
     if (facts->mpi_local_ranks > 0 && facts->cores_allowed < facts->cores_online)
-        add(r, TD_DOCTOR_WARN, "add: --bind-to none", "mpirun binds each of %d rank%s to %d of %d cores",
-            facts->mpi_local_ranks, facts->mpi_local_ranks == 1 ? "" : "s", facts->cores_allowed, facts->cores_online);
+        add(r, TD_DOCTOR_WARN, "add: --bind-to none", "mpirun binds each of %s to %d of %d cores",
+            TD_COUNTED(facts->mpi_local_ranks, "rank"), facts->cores_allowed, facts->cores_online);
     else if (facts->cores_allowed < facts->cores_online)
         add(r, TD_DOCTOR_WARN, "widen it with taskset, or mind it in devices[].cores",
             "the affinity mask allows %d of %d cores", facts->cores_allowed, facts->cores_online);
     if (facts->cores_quota > 0 && facts->cores_quota < facts->cores_allowed)
         add(r, TD_DOCTOR_WARN, "raise cpu.max of the control group, or set cpu.threads",
-            "the control group grants %.2g cores of time and %d cores are allowed: threads will be paused",
+            "the control group grants %.2g cores of time and %d are allowed: threads will be paused",
             facts->cores_quota, facts->cores_allowed);
     if (facts->cores_allowed == 1)
         add(r, TD_DOCTOR_WARN, "", "one core: the host and an emulated device take turns; overlap cannot show");

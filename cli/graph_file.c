@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "cli/model.h"
 #include "graph/op.h"
@@ -12,7 +13,7 @@ static td_status *read_file(const char *path, char **out_text, size_t *out_bytes
     enum { LARGEST = 256 << 20 };
     FILE *file = fopen(path, "rb");
     if (!file)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+        return td_file_error(path, "open", errno);
     char *text = NULL;
     size_t capacity = 1 << 16, bytes = 0;
     td_status *status = NULL;
@@ -29,7 +30,7 @@ static td_status *read_file(const char *path, char **out_text, size_t *out_bytes
             status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: larger than 256 MiB; is it a graph?", path);
     }
     if (!status && ferror(file))
-        status = TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
+        status = td_file_error(path, "read", errno);
     fclose(file);
     *out_text = text;
     *out_bytes = bytes;
@@ -53,11 +54,8 @@ td_status *td_model_from_file(const char *path, td_graph **out_graph, td_model *
     if (!status)
         status = td_graph_parse(text, bytes, path, out_graph);
     td_free(text);
-    if (td_status_code(status) == TD_DATA_ERROR) { /* a model that is written wrong, not data that is */
-        td_status *wrong = TD_ERROR(TD_INVALID_ARGUMENT, "%s", td_status_message(status));
-        td_status_destroy(status);
-        status = wrong;
-    }
+    if (td_status_code(status) == TD_DATA_ERROR) /* a model that is written wrong, not data that is */
+        status = td_status_recode(status, TD_INVALID_ARGUMENT);
     TD_TRY(status);
     td_value loss = td_graph_find(*out_graph, "loss");
     if (loss.id >= 0) {

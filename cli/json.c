@@ -1,10 +1,13 @@
 /* JSON out: to a stream, or to a file that appears only when it is complete. */
 #include "cli/json.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/file_error.h"
 #include "base/memory.h"
 
 enum { FORMAT = JSON_INDENT(2) | JSON_REAL_PRECISION(9) };
@@ -30,9 +33,11 @@ td_status *td_json_print(json_t *json, FILE *out)
     char *text = text_of(json);
     if (!text)
         return no_memory();
-    bool failed = fputs(text, out) == EOF || fflush(out) == EOF;
+    errno = 0;
+    const bool failed = fputs(text, out) == EOF || fflush(out) == EOF;
+    const int error = errno;
     td_free(text);
-    return failed ? TD_ERROR(TD_IO, "cannot write JSON") : NULL;
+    return failed ? td_file_error("standard output", "write", error) : NULL;
 }
 
 td_status *td_json_write(json_t *json, const char *folder, const char *name)

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/units.h"
 #include "cli/config_tree.h"
 #include "cli/summary.h"
 
@@ -94,7 +95,7 @@ static json_t *stages_json(const td_setup *setup, const td_schema *schema)
         add_stage(stages, "cache", td_section_string(root, "data.cache"));
     if (td_section_bool(root, "data.shuffle")) {
         long long rows = (long long)td_section_int(root, "data.shuffle_buffer");
-        snprintf(text, sizeof text, "within runs of %lld rows", rows);
+        snprintf(text, sizeof text, "within runs of %s", TD_COUNTED(rows, "row"));
         add_stage(stages, "shuffle", rows ? text : "over all rows, another order in each epoch");
     }
     if (transform)
@@ -102,11 +103,10 @@ static json_t *stages_json(const td_setup *setup, const td_schema *schema)
     for (int32_t i = 0; i < n_steps; i++)
         add_stage(stages, "transform",
                   td_section_string(td_section_item(root, "data.transforms", i), "data.transforms[].op"));
-    snprintf(text, sizeof text, "%lld samples%s", (long long)setup->batch,
+    snprintf(text, sizeof text, "%s%s", TD_COUNTED(setup->batch, "sample"),
              td_section_bool(root, "data.drop_remainder") ? ", a short last one is left out" : "");
     add_stage(stages, "batch", text);
-    snprintf(text, sizeof text, "%lld worker%s", (long long)td_section_int(root, "data.workers"),
-             td_section_int(root, "data.workers") == 1 ? "" : "s");
+    snprintf(text, sizeof text, "%s", TD_COUNTED(td_section_int(root, "data.workers"), "worker"));
     add_stage(stages, "prefetch", text);
     return stages;
 }

@@ -42,7 +42,8 @@ static void print_model(const td_setup *setup, FILE *out)
     }
     fprintf(out, "%s: ", setup->name);
     if (tables)
-        fprintf(out, "%s rows in %d table%s, ", td_format_count(rows, all), tables, tables == 1 ? "" : "s");
+        fprintf(out, "%s %s in %s, ", td_format_count(rows, all), all == 1 ? "row" : "rows",
+                TD_COUNTED(tables, "table"));
     fprintf(out, "batch %lld\n\n", (long long)setup->batch);
 }
 

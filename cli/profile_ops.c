@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/string.h"
+#include "base/units.h"
 #include "cli/profile_cell.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
@@ -71,8 +72,8 @@ td_status *td_profile_print_op_info(const td_analysis *analysis, FILE *out)
         const td_trace_node *node = &plan->nodes[row->node];
         char inputs[1024], outputs[512];
         td_cell time;
-        fprintf(out, "%s %s on %s%s: %" PRId64 " times, %s each\n", row->op, row->name, row->device,
-                node->inserted ? " (inserted by the planner)" : "", row->count,
+        fprintf(out, "%s %s on %s%s: %s, %s each\n", row->op, row->name, row->device,
+                node->inserted ? " (inserted by the planner)" : "", TD_COUNTED(row->count, "time"),
                 td_cell_time(&time, (double)row->self_ns / (double)(row->count + !row->count)));
         fprintf(out, "  %s -> %s\n", td_op_shapes(plan, node->inputs, node->n_inputs, inputs, sizeof inputs),
                 td_op_shapes(plan, node->outputs, node->n_outputs, outputs, sizeof outputs));

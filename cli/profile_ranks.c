@@ -1,6 +1,7 @@
 /* Tables of a job's ranks: see profile_view.h. */
 #include <inttypes.h>
 
+#include "base/units.h"
 #include "cli/profile_cell.h"
 #include "cli/profile_view.h"
 #include "cli/table.h"
@@ -46,8 +47,8 @@ static void print_problems(const td_ranks *ranks, FILE *out)
         if (*r->problem)
             fprintf(out, "  rank %d: %s\n", r->rank, r->problem);
         else if (r->trace && !r->shares && r->trace->cut)
-            fprintf(out, "  rank %d: its trace is cut off after %" PRId64 " events: this is what there is before\n",
-                    r->rank, r->trace->n_events);
+            fprintf(out, "  rank %d: its trace is cut off after %s: this is what there is before\n", r->rank,
+                    TD_COUNTED(r->trace->n_events, "event"));
     }
 }
 

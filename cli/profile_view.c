@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/units.h"
 #include "cli/profile_cell.h"
 #include "cli/table.h"
 
@@ -51,10 +52,10 @@ static void print_head(const td_analysis *analysis, FILE *out)
     if (ended)
         fprintf(out, "  it ended there: %s\n", ended);
     if (all->dropped)
-        fprintf(out, "  %" PRIu64 " records were dropped: raise profile.ring_records, or record fewer steps\n",
-                all->dropped);
+        fprintf(out, "  dropped: %s; raise profile.ring_records, or record fewer steps\n",
+                TD_COUNTED(all->dropped, "record"));
     if (all->cut)
-        fprintf(out, "  the file is cut off after %" PRId64 " bytes; this is what there is before\n", all->cut_at);
+        fprintf(out, "  the file is cut off after %s; this is what there is before\n", TD_COUNTED(all->cut_at, "byte"));
     if (!trace->device_ops)
         fprintf(out, "  a device does not tell when its ops ran: its subgraphs count as a whole\n");
 }

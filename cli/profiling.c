@@ -12,6 +12,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/units.h"
+#include "cli/shell_word.h"
 #include "cli/version.h"
 
 static const char *const variable = "TANDEM_PROFILE";
@@ -304,5 +306,8 @@ void td_profiling_print(const td_profiler *profiler, const char *run, FILE *stre
         return;
     }
     td_profiler_counts(profiler, &records, &dropped);
-    fprintf(stream, "  recorded %" PRIu64 " events, %" PRIu64 " dropped: tandem profile %s\n", records, dropped, run);
+    char *word = td_shell_word_text(run);
+    fprintf(stream, "  recorded %s, %" PRIu64 " dropped: tandem profile %s\n", TD_COUNTED(records, "event"), dropped,
+            word ? word : run);
+    td_free(word);
 }

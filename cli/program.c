@@ -1,6 +1,8 @@
 /* From a command line to a command: finding it, its help, and what is said when it fails. */
+#include <errno.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
@@ -133,8 +135,9 @@ static td_status *run(int argc, char **argv, FILE *out, FILE *errors)
 int td_program(int argc, char **argv, FILE *out, FILE *errors)
 {
     td_status *status = run(argc, argv, out, errors);
-    if (!status && (fflush(out) || ferror(out)))
-        status = TD_ERROR(TD_IO, "cannot write the output");
+    const bool failed = fflush(out) != 0;
+    if (!status && (failed || ferror(out)))
+        status = td_file_error("standard output", "write", failed ? errno : EIO);
     if (status)
         fprintf(errors, "%standem:%s %s\n", td_colour_on(errors, TD_COLOUR_RED), td_colour_on(errors, TD_COLOUR_NONE),
                 td_status_message(status));

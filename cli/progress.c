@@ -2,8 +2,9 @@
 #include "cli/progress.h"
 
 #include "base/units.h"
+#include "cli/terminal.h"
 
-enum { REWRITE_NS = 100000000 };
+enum { REWRITE_NS = 100000000, LINE = 256 };
 
 const char *td_clock_text(double seconds, char buffer[32])
 {
@@ -44,22 +45,29 @@ static void update_rate(td_progress *progress, int64_t now_ns)
     progress->interval_samples = 0;
 }
 
+static void show_line(FILE *stream, bool terminal, const char *line)
+{
+    if (terminal) {
+        td_terminal_rewrite(stream, line);
+        return;
+    }
+    fprintf(stream, "%s\n", line);
+    fflush(stream);
+}
+
 static void show(td_progress *progress, int64_t epoch, int64_t batch, int64_t now_ns)
 {
-    char rate[TD_UNIT_TEXT], left[32];
+    char rate[TD_UNIT_TEXT], left[32], line[LINE];
     double elapsed = (double)(now_ns - progress->started_ns) / 1e9;
     int64_t done = progress->step - progress->first_step;
     double seconds_left = done > 0 ? elapsed / (double)done * (double)(progress->steps - progress->step) : 0;
     double share = progress->steps > 0 ? 100.0 * (double)progress->step / (double)progress->steps : 0;
     update_rate(progress, now_ns);
-    if (progress->terminal)
-        fputc('\r', progress->stream);
-    fprintf(progress->stream, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
-            (long long)epoch + 1, (long long)progress->epochs, (long long)batch + 1,
-            (long long)progress->steps_per_epoch, share, recent_loss(progress), td_format_count(rate, progress->rate),
-            td_clock_text(seconds_left, left));
-    fputs(progress->terminal ? "\033[K" : "\n", progress->stream);
-    fflush(progress->stream);
+    (void)snprintf(line, sizeof line, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
+                   (long long)epoch + 1, (long long)progress->epochs, (long long)batch + 1,
+                   (long long)progress->steps_per_epoch, share, recent_loss(progress),
+                   td_format_count(rate, progress->rate), td_clock_text(seconds_left, left));
+    show_line(progress->stream, progress->terminal, line);
     progress->line_open = progress->terminal;
     progress->shown_ns = now_ns;
 }
@@ -96,16 +104,13 @@ void td_work_start(td_work_progress *work, int64_t now_ns)
 
 static void show_work(td_work_progress *work, int64_t now_ns)
 {
-    char rate[TD_UNIT_TEXT], left[32];
+    char rate[TD_UNIT_TEXT], left[32], line[LINE];
     double seconds = (double)(now_ns - work->started_ns) / 1e9, each = seconds / (double)work->done;
-    if (work->terminal)
-        fputc('\r', work->stream);
-    fprintf(work->stream, "%s  %lld/%lld %s  %.0f %%  %s %s/s  %s left", work->what, (long long)work->done,
-            (long long)work->all, work->unit, 100.0 * (double)work->done / (double)work->all,
-            td_format_count(rate, each > 0 ? 1 / each : 0), work->unit,
-            td_clock_text(each * (double)(work->all - work->done), left));
-    fputs(work->terminal ? "\033[K" : "\n", work->stream);
-    fflush(work->stream);
+    (void)snprintf(line, sizeof line, "%s  %lld/%lld %s  %.0f %%  %s %s/s  %s left", work->what, (long long)work->done,
+                   (long long)work->all, work->unit, 100.0 * (double)work->done / (double)work->all,
+                   td_format_count(rate, each > 0 ? 1 / each : 0), work->unit,
+                   td_clock_text(each * (double)(work->all - work->done), left));
+    show_line(work->stream, work->terminal, line);
     work->line_open = work->terminal;
     work->shown_ns = now_ns;
 }

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "cli/progress.h"
+#include "cli/terminal.h"
 
 enum { QUIET_NS = 1000000000, REWRITE_NS = 100000000 };
 
@@ -26,17 +27,17 @@ void td_reading_show(td_reading *reading, const char *path, int64_t bytes, int64
     }
     if (now_ns - reading->started_ns < QUIET_NS || now_ns - reading->shown_ns < REWRITE_NS)
         return;
-    char rate[TD_UNIT_TEXT], left[32];
+    char rate[TD_UNIT_TEXT], left[32], line[256];
     double seconds = 1e-9 * (double)(now_ns - reading->started_ns),
            share = of_bytes ? (double)bytes / (double)of_bytes : 0;
-    fprintf(reading->stream, "\rreading %s", file_name(path));
+    int n = snprintf(line, sizeof line, "reading %.100s", file_name(path));
     if (share > 0)
-        fprintf(reading->stream, "  %.0f %%", 100 * (share < 1 ? share : 1));
-    fprintf(reading->stream, "  %s rows/s", td_format_count(rate, (double)rows / seconds));
+        n += snprintf(line + n, sizeof line - (size_t)n, "  %.0f %%", 100 * (share < 1 ? share : 1));
+    n += snprintf(line + n, sizeof line - (size_t)n, "  %s rows/s", td_format_count(rate, (double)rows / seconds));
     if (share > 0)
-        fprintf(reading->stream, "  %s left", td_clock_text(share < 1 ? seconds * (1 - share) / share : 0, left));
-    fputs("\033[K", reading->stream);
-    fflush(reading->stream);
+        (void)snprintf(line + n, sizeof line - (size_t)n, "  %s left",
+                       td_clock_text(share < 1 ? seconds * (1 - share) / share : 0, left));
+    td_terminal_rewrite(reading->stream, line);
     reading->line_open = true;
     reading->shown_ns = now_ns;
 }

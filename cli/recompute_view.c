@@ -72,7 +72,7 @@ void td_recompute_print(const json_t *json, FILE *out)
     fputs("\n  recompute", out);
     json_array_foreach(json_object_get(json, "rules"), i, rule)
         fprintf(out, "%s %s", i ? "," : "", json_string_value(rule));
-    fprintf(out, ": backward runs %lld ops again, same bits\n",
-            (long long)json_integer_value(json_object_get(json, "ops")));
+    fprintf(out, ": backward runs %s again, same bits\n",
+            TD_COUNTED(json_integer_value(json_object_get(json, "ops")), "op"));
     json_array_foreach(json_object_get(json, "devices"), i, device) print_device(device, out);
 }

@@ -14,17 +14,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "runtime/checkpoint.h"
 
 static td_status *no_memory(void)
 {
     return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
-}
-
-static td_status *system_error(const char *path)
-{
-    return TD_ERROR(TD_IO, "%s: %s", path, strerror(errno));
 }
 
 static bool has_file(const char *folder, const char *name)
@@ -61,7 +57,7 @@ td_status *td_run_create(const char *name, const char *wanted, char **out_path)
             *out_path = path;
             return NULL;
         }
-        td_status *status = errno == EEXIST ? NULL : system_error(path);
+        td_status *status = errno == EEXIST ? NULL : td_file_error(path, "make directory", errno);
         td_free(path);
         TD_TRY(status);
     }
@@ -117,8 +113,8 @@ td_status *td_run_find(const char *name, const char *wanted, char **out_path)
     if (!wanted)
         return newest_run(name, out_path);
     if (access(wanted, F_OK))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "--run %s: %s; without --resume it would be made", wanted,
-                        strerror(errno));
+        return td_status_help(td_status_prefix(td_file_error(wanted, "open", errno), "--run"),
+                              "without --resume it would be made");
     *out_path = td_strdup(wanted);
     return *out_path ? NULL : no_memory();
 }
@@ -149,7 +145,7 @@ td_status *td_run_lock(const char *run, int *out_lock)
 {
     *out_lock = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out_lock < 0)
-        return system_error(run);
+        return td_file_error(run, "open", errno);
     if (!lock_alone(*out_lock))
         return NULL;
     close(*out_lock);
@@ -172,7 +168,7 @@ static td_status *remove_folder(const char *path)
 {
     enum { OPEN_AT_ONCE = 16 };
     if (nftw(path, remove_entry, OPEN_AT_ONCE, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
-        return system_error(path);
+        return td_file_error(path, "remove", errno);
     return NULL;
 }
 
@@ -215,7 +211,7 @@ static td_status *remove_checkpoint(const char *folder, long long number)
     char *path = td_checkpoint_path(folder, number), *partial = path ? td_format("%s.partial", path) : NULL;
     td_status *status = partial ? remove_folder(partial) : no_memory();
     if (!status && (td_file_inject() || rename(path, partial)))
-        status = system_error(path);
+        status = td_file_error(path, "rename", errno);
     if (!status)
         status = remove_folder(partial);
     td_free(partial);
@@ -329,7 +325,7 @@ td_status *td_checkpoint_prepare(const char *folder)
 {
     TD_TRY(td_directory_create(folder));
     if (access(folder, W_OK))
-        return system_error(folder);
+        return td_file_error(folder, "write to", errno);
     DIR *entries = opendir(folder);
     td_status *status = NULL;
     for (struct dirent *entry; entries && !status && (entry = readdir(entries));) {
@@ -365,8 +361,11 @@ td_status *td_checkpoint_resolve(const char *path, char **out_path)
     if (*out_path)
         return NULL;
     struct stat info;
-    if (stat(path, &info) || !S_ISDIR(info.st_mode))
-        return TD_ERROR(TD_INVALID_ARGUMENT, "%s: no such folder; a checkpoint is a folder", path);
+    if (stat(path, &info))
+        return td_file_error(path, "open", errno);
+    if (!S_ISDIR(info.st_mode))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: is a file, and a checkpoint is a folder", path),
+                              "name that folder, or the one of its run");
     *out_path = td_strdup(path); /* loading says what is wrong with it */
     return *out_path ? NULL : no_memory();
 }

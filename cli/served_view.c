@@ -34,10 +34,10 @@ static void print_staging(td_section root, const td_plan *plan, long servers, FI
     const int32_t workers = replicas > 0 ? (int32_t)replicas : 1;
     if (td_job_staging(plan, workers, (int32_t)servers, &of_worker, &of_server))
         fprintf(out,
-                "  messages, at most, beyond rows and the memory above: %s on a worker, %s on a server of %d "
-                "worker%s (a rank that is both: both)\n",
-                td_format_bytes(worker, (double)of_worker), td_format_bytes(server, (double)of_server), workers,
-                workers == 1 ? "" : "s");
+                "  messages, at most, beyond rows and the memory above: %s on a worker, %s on a server of %s "
+                "(a rank that is both: both)\n",
+                td_format_bytes(worker, (double)of_worker), td_format_bytes(server, (double)of_server),
+                TD_COUNTED(workers, "worker"));
 }
 
 /* Who holds the rows, and what travels for them. */
@@ -48,10 +48,10 @@ static void print_owners(td_section root, const td_plan *plan, double bytes, dou
     long servers = strtol(said, NULL, 10);
     servers = servers > 0 ? servers : 1;
     fprintf(out,
-            "  each of %ld server%s (ps.servers: %s): at most %s, rows / servers x (row + state + overhead), as rows "
+            "  each of %s (ps.servers: %s): at most %s, rows / servers x (row + state + overhead), as rows "
             "begin\n"
             "  each worker, at most: %s pulled and %s pushed a step, distinct ids x (8 + row) and x (8 + 4 dim)\n",
-            servers, servers == 1 ? "" : "s", said, td_format_bytes(all, bytes / (double)servers),
+            TD_COUNTED(servers, "server"), said, td_format_bytes(all, bytes / (double)servers),
             td_format_traffic(pull, pulled), td_format_traffic(push, pushed));
     print_staging(root, plan, servers, out);
 }
@@ -91,9 +91,10 @@ void td_shared_print(td_section root, const td_plan *plan, FILE *out)
     }
     if (workers) {
         fprintf(out,
-                "\n  ps.shard_optimizer: each of %d workers keeps at most %s of the %s of optimizer state of dense "
+                "\n  ps.shard_optimizer: each of %s keeps at most %s of the %s of optimizer state of dense "
                 "parameters; the memory above is worker 0's\n",
-                workers, td_format_bytes(most, (double)largest), td_format_bytes(whole, (double)all));
+                TD_COUNTED(workers, "worker"), td_format_bytes(most, (double)largest),
+                td_format_bytes(whole, (double)all));
         if (!td_plan_served_table(plan, 0, &table) && td_job_staging(plan, workers, 1, &bytes, &one))
             fprintf(out, "  messages, at most, beyond the memory above: %s on a worker\n",
                     td_format_bytes(most, (double)bytes));

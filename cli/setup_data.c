@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/reading.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
@@ -48,7 +49,7 @@ static td_status *crosses(td_section root, lists *l, td_dataset_options *options
                    *b = td_section_list_at(root, "data.crosses", i, 1);
         if (!a || !b || td_section_list_at(root, "data.crosses", i, 2))
             return TD_SECTION_ERROR(root, "data.crosses",
-                                    "data.crosses: each is a pair of columns, [education, occupation]");
+                                    "data.crosses: item %d is no pair of columns; as [[education, occupation]]", i + 1);
         l->crosses[i] = (td_cross){a, b, td_section_int(root, "data.cross_buckets")};
     }
     options->crosses = l->crosses;
@@ -68,8 +69,10 @@ static td_status *csv(td_section root, lists *l, td_dataset_options *options)
     const char *delimiter = td_section_string(root, "data.delimiter");
     if (!strcmp(delimiter, "tab") || !strcmp(delimiter, "\\t"))
         delimiter = "\t";
-    if (strlen(delimiter) != 1)
-        return TD_SECTION_ERROR(root, "data.delimiter", "data.delimiter: \"%s\" is not one character (or tab)",
+    if (strlen(delimiter) != 1 || strchr("\"\r\n", delimiter[0]))
+        return TD_SECTION_ERROR(root, "data.delimiter",
+                                "data.delimiter: \"%s\" is not one character that may stand between values, as \",\", "
+                                "\";\", \"|\" (in quotes) or tab",
                                 delimiter);
     options->delimiter = delimiter[0];
     return NULL;
@@ -249,9 +252,9 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     const int64_t window = td_distributed_window(setup->distributed, &setup->options);
     if (window > MOST_WINDOW)
         return TD_SECTION_ERROR(setup->root, "train.accumulate",
-                                "a window of %lld batches, over all workers, is more than the %d that a job, or hash "
+                                "a window of %s, over all workers, is more than the %d that a job, or hash "
                                 "tables, may have; make data.batch larger instead",
-                                (long long)window, MOST_WINDOW);
+                                TD_COUNTED(window, "batch"), MOST_WINDOW);
     const int64_t depth = WINDOWS_OUT * window + LEAST_AHEAD;
     options.depth = depth > options.depth ? (int32_t)depth : options.depth;
     return td_loader_create(setup->dataset, &options, out_loader);

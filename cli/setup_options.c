@@ -214,8 +214,9 @@ static td_status *schedule(td_section group, int64_t steps, td_schedule *out)
     if (ends && !out->total_steps)
         return TD_SECTION_ERROR(group, "schedule.kind",
                                 "a %s schedule needs total_steps: how long the run is, is not known", kind);
-    if (out->kind == TD_SCHEDULE_STEP && !out->every)
-        return TD_SECTION_ERROR(group, "schedule.kind", "a step schedule needs every and factor");
+    if (out->kind == TD_SCHEDULE_STEP && (!out->every || !td_section_has(group, "schedule.factor")))
+        return TD_SECTION_ERROR(group, "schedule.kind",
+                                "a step schedule needs every and factor: {kind: step, every: 1000, factor: 0.5}");
     return NULL;
 }
 

@@ -169,11 +169,10 @@ static void print_skipped(const td_training *training, FILE *stream)
     int64_t overflows = td_store_overflows(training->store),
             others = training->steps - td_store_updates(training->store) - overflows;
     if (others)
-        fprintf(stream, "  %lld step%s skipped: loss or gradients were no finite numbers (train.on_nan)\n",
-                (long long)others, others == 1 ? " was" : "s were");
+        fprintf(stream, "  skipped: %s, whose loss or gradients were no finite numbers (train.on_nan)\n",
+                TD_COUNTED(others, "step"));
     if (overflows)
-        fprintf(stream, "  %lld step%s skipped: gradients overflowed", (long long)overflows,
-                overflows == 1 ? " was" : "s were");
+        fprintf(stream, "  skipped: %s, whose gradients overflowed", TD_COUNTED(overflows, "step"));
     if (overflows && training->overflowed)
         fprintf(stream, ", last at step %lld, that of %s", (long long)training->overflowed_step, training->overflowed);
     if (overflows)
@@ -183,9 +182,8 @@ static void print_skipped(const td_training *training, FILE *stream)
 static void print_speculation(const td_session_counters *counters, FILE *stream)
 {
     if (counters->speculated + counters->resting)
-        fprintf(stream,
-                "  clipping: %lld steps updated before their norm was known, %lld of them undone, %lld waited for it\n",
-                (long long)counters->speculated, (long long)counters->missed, (long long)counters->resting);
+        fprintf(stream, "  clipping: %s updated before the norm was known, %lld of them undone, %lld waited for it\n",
+                TD_COUNTED(counters->speculated, "step"), (long long)counters->missed, (long long)counters->resting);
 }
 
 static void print_result(const td_summary *summary, FILE *stream)
@@ -290,7 +288,7 @@ td_status *td_summary_print(const td_summary *summary, FILE *stream)
     TD_TRY(td_ledger_print(summary->training->plan, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)
-        fprintf(stream, "; tandem eval %s --checkpoint %s%s", summary->config, summary->run, summary->settings);
+        fprintf(stream, "; %s", summary->evaluate);
     fputc('\n', stream);
     return NULL;
 }

@@ -15,8 +15,7 @@ typedef struct td_summary {
     double generator_auc;    /* of the data's own model on the test part; NAN: not known */
     int64_t single_bytes;    /* what one device would need; 0: not known */
     const char *single_name; /* that device */
-    const char *config;      /* the configuration's path */
-    const char *settings;    /* that were given beside it, as options of a command: each with a blank before it */
+    const char *evaluate;    /* the command that measures its checkpoint again */
     const char *run;         /* folder */
     /* Of a job with served tables: pulls by how many windows they were behind (td_job_staleness). */
     bool pulls;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/string.h"
 #include "base/units.h"
+#include "cli/idle_keys.h"
 #include "cli/idle_patterns.h"
 #include "cli/json.h"
 #include "cli/profiling.h"
@@ -175,8 +176,8 @@ static td_status *check_steps(const td_train_job *j)
     if (!rows)
         return TD_SECTION_ERROR(j->setup.root, "data", "there is no row to train on");
     return td_status_help(TD_SECTION_ERROR(j->setup.root, "data.drop_remainder",
-                                           "%lld rows make no batch of %lld, and short batches are left out",
-                                           (long long)rows, (long long)j->setup.batch),
+                                           "of %s no batch of %lld can be made, and short batches are left out",
+                                           TD_COUNTED(rows, "row"), (long long)j->setup.batch),
                           "try: data.batch: %lld, or data.drop_remainder: false", (long long)rows);
 }
 
@@ -231,6 +232,8 @@ td_status *td_train_prepare(td_train_job *j)
                              j->again ? &recovery : NULL, &j->profiler));
     if (!td_train_ended_before(j) && j->distributed.leads) {
         TD_TRY(begin_files(j));
+        if (!j->again)
+            td_warn_of_idle_keys(j->setup.root);
         td_warn_of_idle_summaries(&j->setup);
         td_collector_open(&j->training.collector, &j->setup, j->training.plan, j->run);
         TD_TRY(td_snapshots_open(&j->training.snapshots, &j->setup, j->run));
@@ -260,8 +263,8 @@ void td_train_print_start(const td_train_job *j)
     fprintf(j->talk, "%s on ", j->setup.name);
     for (int32_t i = 0; i < plan.devices; i++)
         fprintf(j->talk, "%s%s", i ? " + " : "", td_plan_device(j->training.plan, i).name);
-    fprintf(j->talk, ": %d subgraph%s, %d cut edge%s, %s copied a step   run %s\n", plan.subgraphs,
-            plan.subgraphs == 1 ? "" : "s", plan.cut_edges, plan.cut_edges == 1 ? "" : "s",
+    fprintf(j->talk, ": %s, %s, %s copied a step   run %s\n", TD_COUNTED(plan.subgraphs, "subgraph"),
+            TD_COUNTED(plan.cut_edges, "cut edge"),
             td_format_traffic(traffic, (double)(plan.to_device_bytes_per_step + plan.to_host_bytes_per_step)), j->run);
     if (plan.delayed)
         fprintf(j->talk, "updates are made one step late (offload.delayed): results are not those of exact updates\n");

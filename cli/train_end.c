@@ -4,31 +4,48 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/units.h"
 #include "cli/json.h"
 #include "cli/profiling.h"
+#include "cli/shell_word.h"
 #include "cli/summary.h"
 #include "cli/train_job.h"
 
 /* ---- one that stopped ------------------------------------------------------------------------------------------------------- */
 
-/* " --set 'KEY=VALUE'" for each that was given, for commands that go on from this one: without them other numbers would come out.
- * The caller frees it; NULL: no memory. */
-static char *given_settings(const td_train_job *j)
+/* " --set KEY=VALUE" for each that was given, for commands that go on from this one: without them other numbers would come out. */
+static void add_settings(const td_train_job *j, td_string *line)
 {
-    td_string settings = {0};
-    for (int32_t i = 0; i < j->arguments->n_given; i++)
-        if (!strcmp(j->arguments->given[i].option->name, "--set"))
-            td_string_format(&settings, " --set '%s'", j->arguments->given[i].value);
+    for (int32_t i = 0; i < j->arguments->n_given; i++) {
+        if (strcmp(j->arguments->given[i].option->name, "--set") != 0)
+            continue;
+        td_string_append(line, " --set ");
+        td_shell_word(line, j->arguments->given[i].value);
+    }
+}
+
+/* "tandem COMMAND CONFIG OPTION RUN", the settings behind it. The caller frees it; NULL: no memory. */
+static char *command_with(const td_train_job *j, const char *command, const char *option, const char *more)
+{
+    td_string line = {0};
     char *text = NULL;
-    td_status_destroy(td_string_finish(&settings, &text));
+    td_string_format(&line, "tandem %s ", command);
+    td_shell_word(&line, td_config_origin(j->config));
+    td_string_format(&line, " %s ", option);
+    td_shell_word(&line, j->run);
+    td_string_append(&line, more);
+    add_settings(j, &line);
+    td_status_destroy(td_string_finish(&line, &text));
     return text;
 }
 
 static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, const char *which)
 {
-    char *text = given_settings(j);
-    status = td_status_help(status, "the checkpoint %s %s; go on with: tandem train %s --run %s --resume%s",
-                            j->training.last_checkpoint, which, td_config_origin(j->config), j->run, text ? text : "");
+    char *text = command_with(j, "train", "--run", " --resume"), ranks[48] = "";
+    if (j->distributed.job)
+        (void)snprintf(ranks, sizeof ranks, "mpirun --oversubscribe -n %d ", td_job_ranks(j->distributed.job));
+    status = td_status_help(status, "the checkpoint %s %s; go on with: %s%s", j->training.last_checkpoint, which, ranks,
+                            text ? text : "--resume");
     td_free(text);
     return status;
 }
@@ -72,8 +89,8 @@ td_status *td_train_check_progress(const td_train_job *j, int64_t steps_before, 
     if (steps == 0 || td_store_updates(j->training.store) > updates_before)
         return NULL;
     return TD_ERROR(TD_NOT_FINITE,
-                    "%s%lld step%s skipped: loss or gradients were no finite numbers, no update was made",
-                    steps == 1 ? "the only " : "all ", (long long)steps, steps == 1 ? " was" : "s were");
+                    "no update was made in %s: loss or gradients were no finite numbers, and each was skipped",
+                    TD_COUNTED(steps, "step"));
 }
 
 /* ---- one that is done ------------------------------------------------------------------------------------------------------- */
@@ -155,7 +172,6 @@ td_status *td_train_report(td_train_job *j)
                           .generator_auc = generator_auc(j),
                           .single_bytes = j->single_bytes,
                           .single_name = j->single_name,
-                          .config = td_config_origin(j->config),
                           .run = j->run};
     json_t *json = NULL;
     summary.pulls = j->distributed.job && td_plan_served_table(j->training.plan, 0, &(td_plan_served_summary){0});
@@ -163,11 +179,11 @@ td_status *td_train_report(td_train_job *j)
         TD_TRY(td_job_staleness(j->distributed.job, summary.staleness));
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = td_json_write(json_incref(json), j->run, "summary.json");
-    char *settings = given_settings(j);
-    summary.settings = settings ? settings : "";
+    char *again = command_with(j, "eval", "--checkpoint", "");
+    summary.evaluate = again ? again : "tandem eval";
     if (!status && j->talk)
         status = td_summary_print(&summary, j->talk);
-    td_free(settings);
+    td_free(again);
     if (!status && j->talk)
         td_profiling_print(j->profiler, j->run, j->talk);
     if (!status && td_argument_flag(j->arguments, "--json"))

@@ -3,6 +3,7 @@
  * what is refused in tests/data/test_<name>.c. Say here what the format is and where it comes from. */
 #include "data/reader.h"
 
+#include "base/units.h"
 #include "data/parse.h"
 
 enum { N_COLUMNS = 2 };
@@ -24,7 +25,7 @@ static td_status *parse_row(td_parse *parse, td_span text, bool *out_good)
     int64_t label = 0, id;
     int32_t n = td_tsv_split(text, ' ', fields, N_COLUMNS);
     if (n != N_COLUMNS)
-        return td_parse_refuse(parse, 0, "%d columns where a row has %d", n, N_COLUMNS);
+        return td_parse_refuse(parse, 0, "%s where a row has %d", TD_COUNTED(n, "column"), N_COLUMNS);
     if (!td_span_integer(fields[0], &label) || label < 0 || label > 1)
         return td_parse_refuse(parse, 1, "the label is neither 0 nor 1");
     unsigned char *record;

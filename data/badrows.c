@@ -2,6 +2,7 @@
 #include "data/badrows.h"
 
 #include "base/memory.h"
+#include "base/units.h"
 
 static td_status *keep(td_bad_rows *rows, const char *reason)
 {
@@ -33,8 +34,8 @@ td_status *td_bad_rows_add(td_bad_rows *rows, const char *path, int64_t line, in
     if (!reason)
         status = TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report of a bad row");
     else if (fatal)
-        status = TD_ERROR(TD_DATA_ERROR, "%s; %lld bad row%s of %lld so far, data.bad_rows allows %g", reason,
-                          (long long)rows->bad, rows->bad == 1 ? "" : "s", (long long)seen, rows->share);
+        status = TD_ERROR(TD_DATA_ERROR, "%s; %s of %lld so far, data.bad_rows allows %g", reason,
+                          TD_COUNTED(rows->bad, "bad row"), (long long)seen, rows->share);
     else
         status = keep(rows, reason);
     td_free(reason);
@@ -46,8 +47,8 @@ td_status *td_bad_rows_check(const td_bad_rows *rows, const char *path)
     int64_t seen = rows->bad + rows->good;
     if ((double)rows->bad <= rows->share * (double)seen)
         return NULL;
-    td_status *status = TD_ERROR(TD_DATA_ERROR, "%s: %lld bad row%s of %lld, data.bad_rows allows %g", path,
-                                 (long long)rows->bad, rows->bad == 1 ? "" : "s", (long long)seen, rows->share);
+    td_status *status = TD_ERROR(TD_DATA_ERROR, "%s: %s of %lld, data.bad_rows allows %g", path,
+                                 TD_COUNTED(rows->bad, "bad row"), (long long)seen, rows->share);
     for (int32_t i = 0; i < TD_BAD_ROWS_KEPT && rows->first[i]; i++)
         status = td_status_help(status, "%s", rows->first[i]);
     return status;

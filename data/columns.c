@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/units.h"
 
 static td_status *check_lists(int32_t n_numbers, int32_t n_ids, const td_dataset_options *options)
 {
@@ -13,9 +14,8 @@ static td_status *check_lists(int32_t n_numbers, int32_t n_ids, const td_dataset
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: %d transforms for %d numeric columns; give one for all or one each",
                         options->n_transforms, n_numbers);
     if (options->n_table_rows > 1 && options->n_table_rows != n_ids)
-        return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "data: %d table sizes for %d categorical columns; give one for all or one each",
-                        options->n_table_rows, n_ids);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "data: %s for %s; give one for all or one each",
+                        TD_COUNTED(options->n_table_rows, "table size"), TD_COUNTED(n_ids, "categorical column"));
     for (int32_t i = 0; i < options->n_table_rows; i++)
         if (options->table_rows[i] < 0 || options->table_rows[i] == 1)
             return TD_ERROR(TD_INVALID_ARGUMENT,

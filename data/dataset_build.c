@@ -2,6 +2,7 @@
 #include "data/dataset.h"
 
 #include "base/memory.h"
+#include "base/units.h"
 
 td_status *td_dataset_add_note(td_dataset *dataset, const char *text)
 {
@@ -100,10 +101,22 @@ void td_dataset_take_columns(td_dataset *dataset, td_columns *columns)
     columns->counts = NULL;
 }
 
+/* Takes the note; NULL: there was no memory for it. */
+static td_status *add_formatted(td_dataset *dataset, char *note)
+{
+    td_status *status =
+        note ? td_dataset_add_note(dataset, note) : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a note on bad rows");
+    td_free(note);
+    return status;
+}
+
 td_status *td_dataset_take_bad_rows(td_dataset *dataset, const td_bad_rows *bad)
 {
+    int64_t more = bad->bad;
     dataset->counts.bad_rows = bad->bad;
-    for (int32_t i = 0; i < TD_BAD_ROWS_KEPT && bad->first[i]; i++)
-        TD_TRY(td_dataset_add_note(dataset, bad->first[i]));
+    for (int32_t i = 0; i < TD_BAD_ROWS_KEPT && bad->first[i]; i++, more--)
+        TD_TRY(add_formatted(dataset, td_format("%s; the row is left out", bad->first[i])));
+    if (more)
+        TD_TRY(add_formatted(dataset, td_format("%s left out besides (data.bad_rows)", TD_COUNTED(more, "bad row"))));
     return NULL;
 }

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
+#include "base/units.h"
 
 enum { UNSIGNED_BYTES = 8, PIECE = 1 << 20 };
 
@@ -16,7 +18,7 @@ static td_status *read_error(gzFile file, const char *path)
     int code = Z_OK;
     const char *message = gzerror(file, &code);
     if (code == Z_ERRNO)
-        return TD_ERROR(TD_IO, "%s: reading failed: %s", path, strerror(errno));
+        return td_file_error(path, "read", errno);
     return TD_ERROR(TD_DATA_ERROR, "%s: damaged or cut off: %s", path, message);
 }
 
@@ -31,8 +33,8 @@ static td_status *read_bytes(gzFile file, const char *path, uint8_t *to, int64_t
         if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
             return read_error(file, path);
         if (got == 0)
-            return TD_ERROR(TD_DATA_ERROR, "%s: it ends %lld bytes before its header says", path,
-                            (long long)(bytes - done));
+            return TD_ERROR(TD_DATA_ERROR, "%s: it ends %s before its header says", path,
+                            TD_COUNTED(bytes - done, "byte"));
         done += got;
     }
     return NULL;
@@ -85,8 +87,8 @@ static td_status *read_file(gzFile file, const char *path, int32_t least_rank, i
         return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory for %lld bytes", path, (long long)bytes);
     TD_TRY(read_bytes(file, path, out->data, bytes));
     if (whole && gzread(file, &beyond, 1) > 0)
-        return TD_ERROR(TD_DATA_ERROR, "%s: it goes on after the %lld bytes that its header says", path,
-                        (long long)bytes);
+        return TD_ERROR(TD_DATA_ERROR, "%s: it goes on after the %s that its header says", path,
+                        TD_COUNTED(bytes, "byte"));
     return NULL;
 }
 
@@ -94,10 +96,8 @@ td_status *td_idx_read(const char *path, int32_t least_rank, int32_t most_rank, 
 {
     *out = (td_idx){0};
     gzFile file = gzopen(path, "rbe");
-    if (!file && errno == ENOENT)
-        return TD_ERROR(TD_NOT_FOUND, "%s: no such file", path);
     if (!file)
-        return TD_ERROR(TD_IO, "%s: cannot be opened: %s", path, errno ? strerror(errno) : "out of memory");
+        return td_file_error(path, "open", errno);
     td_status *status = read_file(file, path, least_rank, most_rank, most, out);
     (void)gzclose(file); /* only read: nothing is lost here */
     return status;

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/record.h"
 #include "base/thread.h"
+#include "base/units.h"
 #include "data/dataset.h"
 #include "data/order.h"
 
@@ -254,8 +255,8 @@ static td_status *measure(td_loader *loader)
     loader->batches = loader->part_rows / options->batch;
     loader->batches += !options->drop_remainder && loader->part_rows % options->batch != 0;
     if (loader->batches == 0)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "loader: the %s part has %lld rows, which is no batch of %lld",
-                        train ? "training" : "test", (long long)loader->part_rows, (long long)options->batch);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "loader: the %s part has %s, which is no batch of %lld",
+                        train ? "training" : "test", TD_COUNTED(loader->part_rows, "row"), (long long)options->batch);
     if (options->start_epoch < 0 || options->start_batch < 0 || options->start_batch > loader->batches)
         return TD_ERROR(TD_INVALID_ARGUMENT, "loader: there is no epoch %lld, batch %lld; an epoch has %lld batches",
                         (long long)options->start_epoch, (long long)options->start_batch, (long long)loader->batches);

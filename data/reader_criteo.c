@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/units.h"
 #include "data/parse.h"
 
 enum { N_NUMBERS = 13, N_CATEGORIES = 26, N_FIELDS = 1 + N_NUMBERS + N_CATEGORIES };
@@ -52,7 +53,7 @@ static td_status *check_row(td_parse *parse, td_span record, row *out_row, bool 
     td_span fields[N_FIELDS];
     int32_t n = td_tsv_split(record, '\t', fields, N_FIELDS);
     if (n != N_FIELDS)
-        return td_parse_refuse(parse, 0, "%d columns where a Criteo row has %d", n, N_FIELDS);
+        return td_parse_refuse(parse, 0, "%s where a Criteo row has %d", TD_COUNTED(n, "column"), N_FIELDS);
     if (fields[0].length != 1 || (fields[0].data[0] != '0' && fields[0].data[0] != '1'))
         return refuse(parse, fields[0], 1);
     out_row->label = fields[0].data[0] == '1';

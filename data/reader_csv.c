@@ -9,6 +9,8 @@
 
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/string.h"
+#include "base/units.h"
 #include "data/parse.h"
 
 /* Where the columns are in the file at hand. */
@@ -63,8 +65,56 @@ static const char *name_at(const void *context, int32_t index)
     return ((char *const *)context)[index];
 }
 
-/* An unknown column, with the nearest of those that there are. */
-static td_status *unknown(const td_parse *parse, const layout *file, const char *name)
+/* Another character that would cut a header of one column into several, and into how many; 0: none. */
+static char better_delimiter(const layout *file, int32_t *out_columns)
+{
+    static const char others[] = ";\t|,:";
+    const td_span header = file->fields[0];
+    char best = '\0';
+    *out_columns = 1;
+    for (const char *c = others; *c && file->n_fields == 1; c++) {
+        int32_t n = td_tsv_split(header, *c, NULL, 0);
+        if (n > *out_columns) {
+            *out_columns = n;
+            best = *c;
+        }
+    }
+    return best;
+}
+
+static td_status *list_columns(td_status *status, const layout *file, char *const *names)
+{
+    enum { SHOWN = 12 };
+    td_string text = {0};
+    char *list = NULL;
+    for (int32_t i = 0; i < file->n_fields && i < SHOWN; i++)
+        td_string_format(&text, "%s%s", i ? ", " : "", names[i]);
+    if (file->n_fields > SHOWN)
+        td_string_format(&text, ", %d more", file->n_fields - SHOWN);
+    td_status *failed = td_string_finish(&text, &list);
+    if (!failed)
+        td_status_help(status, "it has: %s", list);
+    td_status_destroy(failed);
+    td_free(list);
+    return status;
+}
+
+/* What helps: the column that is nearly called so, the delimiter that the file has, or all columns. */
+static td_status *help_find(td_status *status, const layout *file, const char *name, char *const *names)
+{
+    int32_t columns;
+    const char other = better_delimiter(file, &columns);
+    const char *nearest = td_nearest(name, file->n_fields, name_at, names);
+    if (other)
+        return td_status_help(status, "its header is one column, \"%.60s\"; with data.delimiter: %s it has %d",
+                              names[0], other == '\t' ? "tab" : (char[]){'"', other, '"', '\0'}, columns);
+    if (td_edit_distance(name, nearest) <= 1 + (int32_t)strlen(name) / 3)
+        return td_status_help(status, "did you mean \"%s\"?", nearest);
+    return list_columns(status, file, names);
+}
+
+/* A column that is not there. */
+static td_status *unknown(const td_parse *parse, const layout *file, const char *key, const char *name)
 {
     char **names = NULL;
     TD_TRY(TD_NEW(names, file->n_fields));
@@ -75,15 +125,16 @@ static td_status *unknown(const td_parse *parse, const layout *file, const char 
             status = TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory for the header", parse->text.path);
     }
     if (!status)
-        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: there is no column \"%s\"; did you mean \"%s\"?", parse->text.path,
-                          name, td_nearest(name, file->n_fields, name_at, names));
+        status =
+            help_find(TD_ERROR(TD_INVALID_ARGUMENT, "%s: there is no column \"%s\" (%s)", parse->text.path, name, key),
+                      file, name, names);
     for (int32_t i = 0; i < file->n_fields; i++)
         td_free(names[i]);
     td_free(names);
     return status;
 }
 
-static td_status *find(const td_parse *parse, const layout *file, const char *name, int32_t *out_field)
+static td_status *find(const td_parse *parse, const layout *file, const char *key, const char *name, int32_t *out_field)
 {
     int32_t found = -1;
     for (int32_t i = 0; i < file->n_fields; i++) {
@@ -96,21 +147,21 @@ static td_status *find(const td_parse *parse, const layout *file, const char *na
         found = i;
     }
     *out_field = found;
-    return found >= 0 ? NULL : unknown(parse, file, name);
+    return found >= 0 ? NULL : unknown(parse, file, key, name);
 }
 
 static td_status *find_all(td_parse *parse, layout *file)
 {
     const td_dataset_options *options = parse->options;
     for (int32_t i = 0; i < options->n_numeric; i++)
-        TD_TRY(find(parse, file, options->numeric[i], &file->numeric[i]));
+        TD_TRY(find(parse, file, "data.numeric", options->numeric[i], &file->numeric[i]));
     for (int32_t j = 0; j < options->n_categorical; j++)
-        TD_TRY(find(parse, file, options->categorical[j], &file->categorical[j]));
+        TD_TRY(find(parse, file, "data.categorical", options->categorical[j], &file->categorical[j]));
     for (int32_t k = 0; k < options->n_crosses; k++) {
-        TD_TRY(find(parse, file, options->crosses[k].a, &file->cross_a[k]));
-        TD_TRY(find(parse, file, options->crosses[k].b, &file->cross_b[k]));
+        TD_TRY(find(parse, file, "data.crosses", options->crosses[k].a, &file->cross_a[k]));
+        TD_TRY(find(parse, file, "data.crosses", options->crosses[k].b, &file->cross_b[k]));
     }
-    return find(parse, file, options->label, &file->label);
+    return find(parse, file, "data.label", options->label, &file->label);
 }
 
 static td_status *read_header(td_parse *parse)
@@ -157,7 +208,7 @@ static td_status *check_row(td_parse *parse, layout *file, td_span text, bool *o
     if (n == 0)
         return td_parse_refuse(parse, 0, "a quote is not closed or is followed by text");
     if (n != file->n_fields)
-        return td_parse_refuse(parse, 0, "%d columns where the header has %d", n, file->n_fields);
+        return td_parse_refuse(parse, 0, "%s where the header has %d", TD_COUNTED(n, "column"), file->n_fields);
     for (int32_t i = 0; i < parse->options->n_numeric; i++) {
         td_span field = file->fields[file->numeric[i]];
         char shown[TD_SPAN_SHOWN];

@@ -3,9 +3,11 @@
 #include "data/reader.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "data/parse.h"
 
 enum { N_FIELDS = 4, USER = 0, MOVIE = 1, SEEN = 2, N_IDS = 3 };
@@ -34,8 +36,8 @@ static int64_t stated_rows(const td_dataset_options *options, int32_t table)
 static td_status *check(const td_dataset_options *options)
 {
     if (options->n_table_rows > 2)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "data: %d table sizes; ratings have two tables, users and movies",
-                        options->n_table_rows);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "data: %s; ratings have two tables, users and movies",
+                        TD_COUNTED(options->n_table_rows, "table size"));
     for (int32_t t = 0; t < 2; t++)
         if (stated_rows(options, t) < 0 || stated_rows(options, t) > UINT32_MAX)
             return TD_ERROR(TD_INVALID_ARGUMENT,
@@ -54,9 +56,9 @@ static td_status *check_ids(td_parse *parse, const rating *row, bool *out_good)
         if (row->ids[t] >= 1 && row->ids[t] <= most)
             continue;
         if (!parse->options->skip_bad_ids)
-            return td_status_help(TD_ERROR(TD_DATA_ERROR, "%s:%lld:%d: %s %lld is outside its table of %lld rows",
+            return td_status_help(TD_ERROR(TD_DATA_ERROR, "%s:%lld:%d: %s %lld is outside its table of %s",
                                            parse->text.path, (long long)parse->text.line, t + 1, id_names[t],
-                                           (long long)row->ids[t], (long long)most),
+                                           (long long)row->ids[t], TD_COUNTED(most, "row")),
                                   "ids count from 1; data.bad_ids: skip leaves such rows out");
         parse->dataset->counts.bad_id_rows++;
         return NULL;
@@ -73,7 +75,7 @@ static td_status *parse_row(td_parse *parse, td_span text, bool *out_good)
     char shown[TD_SPAN_SHOWN];
     int32_t n = td_tsv_split(text, '\t', fields, N_FIELDS);
     if (n != N_FIELDS)
-        return td_parse_refuse(parse, 0, "%d columns where a rating has %d", n, N_FIELDS);
+        return td_parse_refuse(parse, 0, "%s where a rating has %d", TD_COUNTED(n, "column"), N_FIELDS);
     for (int32_t t = 0; t < 2; t++)
         if (!td_span_integer(fields[t], &row.ids[t]))
             return td_parse_refuse(parse, t + 1, "%s \"%s\" is not an integer", id_names[t],
@@ -171,6 +173,16 @@ end:
     return status;
 }
 
+static td_status *note_bad_ids(td_dataset *dataset)
+{
+    char text[TD_UNIT_TEXT], note[128];
+    if (!dataset->counts.bad_id_rows)
+        return NULL;
+    (void)snprintf(note, sizeof note, "%s with an id outside its table left out (data.bad_ids)",
+                   td_format_counted(text, dataset->counts.bad_id_rows, "row"));
+    return td_dataset_add_note(dataset, note);
+}
+
 static td_status *read_all(td_parse *parse, ratings *all)
 {
     const td_dataset_options *options = parse->options;
@@ -184,7 +196,8 @@ static td_status *read_all(td_parse *parse, ratings *all)
         train_rows = td_split_rows(train_rows, options->train_share);
     }
     TD_TRY(finish(options, all, train_rows, parse->dataset));
-    return td_dataset_take_bad_rows(parse->dataset, &parse->bad);
+    TD_TRY(td_dataset_take_bad_rows(parse->dataset, &parse->bad));
+    return note_bad_ids(parse->dataset);
 }
 
 static td_status *read_dataset(const td_dataset_options *options, td_dataset *dataset)

@@ -4,10 +4,13 @@
  * characters: what is read, and the one after each. */
 #include "data/reader.h"
 
+#include <errno.h>
 #include <string.h>
 #include <zlib.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "data/fill.h"
 
 enum { BYTES = 256, FIRST_ROOM = 1 << 20 };
@@ -76,8 +79,10 @@ static td_status *read_all(gzFile file, const char *path, int64_t most, text_dat
         const int got = room ? gzread(file, data->ids + data->length, (unsigned)room) : 0;
         int code = Z_OK;
         const char *message = gzerror(file, &code);
+        if (code == Z_ERRNO)
+            return td_file_error(path, "read", errno);
         if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
-            return TD_ERROR(TD_DATA_ERROR, "%s: reading failed, damaged or cut off: %s", path, message);
+            return TD_ERROR(TD_DATA_ERROR, "%s: damaged or cut off: %s", path, message);
         if (got == 0)
             return NULL;
         data->length += got;
@@ -104,7 +109,7 @@ static td_status *read_text(const td_dataset_options *options, text_data *data)
 {
     gzFile file = gzopen(options->train, "rbe");
     if (!file)
-        return TD_ERROR(TD_NOT_FOUND, "%s: cannot be opened", options->train);
+        return td_file_error(options->train, "open", errno);
     td_status *status = read_all(file, options->train, options->most_rows, data);
     (void)gzclose(file); /* only read: nothing is lost here */
     TD_TRY(status);
@@ -113,9 +118,8 @@ static td_status *read_text(const td_dataset_options *options, text_data *data)
     data->test_windows = options->test_windows;
     data->cut = td_split_rows(data->length, options->train_share);
     if (data->cut <= data->context)
-        return TD_ERROR(TD_DATA_ERROR,
-                        "%s: its training part has %lld characters; a window has %lld (data.context + 1)",
-                        options->train, (long long)data->cut, (long long)data->context + 1);
+        return TD_ERROR(TD_DATA_ERROR, "%s: its training part has %s; a window has %lld (data.context + 1)",
+                        options->train, TD_COUNTED(data->cut, "character"), (long long)data->context + 1);
     return NULL;
 }
 

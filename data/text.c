@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 
 enum { FIRST_BYTES = 1 << 18, LONGEST_QUOTED = 1 << 20, LONGEST_RECORD = 1 << 26 };
@@ -16,10 +17,8 @@ td_status *td_text_open(td_text *text, const char *path)
 {
     *text = (td_text){.path = path, .line = 1, .next_line = 1};
     text->file = gzopen(path, "rbe");
-    if (!text->file && errno == ENOENT)
-        return TD_ERROR(TD_NOT_FOUND, "%s: no such file", path);
     if (!text->file)
-        return TD_ERROR(TD_IO, "%s: cannot be opened: %s", path, errno ? strerror(errno) : "out of memory");
+        return td_file_error(path, "open", errno);
     text->buffer = td_calloc(1, FIRST_BYTES);
     if (!text->buffer)
         return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory for reading", path);
@@ -48,7 +47,7 @@ static td_status *read_error(const td_text *text)
     int code = Z_OK;
     const char *message = gzerror(text->file, &code);
     if (code == Z_ERRNO)
-        return TD_ERROR(TD_IO, "%s: reading failed: %s", text->path, strerror(errno));
+        return td_file_error(text->path, "read", errno);
     return TD_ERROR(TD_DATA_ERROR, "%s: damaged or cut off: %s", text->path, message);
 }
 

@@ -41,16 +41,16 @@ typedef struct td_value_info {
 
 typedef struct td_node {
     char *name;
-    bool
-        tied; /* an automatic name that was taken already; an error when the graph is checked unless td_name mends it */
+    /* an automatic name that was taken already; an error when the graph is checked unless td_name mends it */
+    bool tied;
     const td_op *op;
     int32_t n_inputs, n_outputs, n_attrs;
     int32_t *inputs, *outputs; /* value ids; inputs -1 where absent */
     td_attr *attrs;            /* owned, strings and ints too; defaults filled in */
     char *target;              /* primitive_target or NULL */
     td_phase phase;
-    bool
-        delayed; /* part of the update of the window before: waits for no gate, runs in a window that is left out too */
+    /* part of the update of the window before: waits for no gate, runs in a window that is left out too */
+    bool delayed;
     bool speculates; /* an update that may have to be undone: waits for no gate */
     bool settles;    /* what undoes it, or not: it looks itself at what others wait for the gate for */
     int32_t forward; /* of a backward node: the node it differentiates, or computes again; else -1 */

@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "base/string.h"
 #include "base/units.h"
+#include "graph/ops/update_part.h"
 #include "partition/rewrite.h"
 
 /* Ops of the plan, then those that rules took away. */
@@ -84,6 +85,38 @@ static void explain_rewrites(const td_plan *plan, const char *op, td_string *tex
         td_string_append(text, "\n");
 }
 
+/* The two halves of an update that begins before the norm of all gradients is known (speculate.c): of the op that settles it the
+ * one that does the work, of that one the one that settles it; -1: it is neither. */
+static int32_t find_other_half(const td_plan *plan, int32_t id)
+{
+    const td_node *node = &plan->graph->nodes[id];
+    for (int32_t n = 0; n < plan->graph->n_nodes && (node->settles || node->speculates); n++) {
+        const td_node *other = &plan->graph->nodes[n];
+        if (other->settles == node->speculates && other->speculates == node->settles &&
+            other->inputs[MIXED_PARAMETER] == node->inputs[MIXED_PARAMETER])
+            return n;
+    }
+    return -1;
+}
+
+static void explain_halves(const td_plan *plan, int32_t id, td_string *text)
+{
+    const int32_t half = find_other_half(plan, id);
+    if (half < 0)
+        return;
+    const char *other = plan->graph->nodes[half].name;
+    if (plan->graph->nodes[id].settles)
+        td_string_format(text,
+                         "  it only undoes and repeats the update where gradients turn out to be clipped; the update "
+                         "itself is \"%s\" (below)\n",
+                         other);
+    else
+        td_string_format(text,
+                         "  it updates as the gradient comes, before the norm of all gradients is known "
+                         "(offload.speculate); \"%s\" undoes that where they are clipped\n",
+                         other);
+}
+
 static td_status *explain_node(const td_plan *plan, int32_t id, td_string *text)
 {
     const td_plan_node *p = &plan->nodes[id];
@@ -92,9 +125,12 @@ static td_status *explain_node(const td_plan *plan, int32_t id, td_string *text)
     double bytes = p->cost.bytes_read + p->cost.bytes_written, intensity = bytes > 0 ? p->cost.flops / bytes : 0;
     td_string_format(text, "%s (%s) runs on %s\n  because %s\n", node->name, node->op->name,
                      plan->sites[p->device].name, p->cause);
+    explain_halves(plan, id, text);
     explain_rewrites(plan, node->name, text);
     td_string_format(text, "  part of subgraph \"%s\"; about %s a step, %s moved\n", plan->clusters[p->cluster].name,
                      td_format_seconds(time, p->seconds), td_format_traffic(traffic, bytes));
+    if (node->settles) /* its costs are those of steps in which it has nothing to do: no reason for any device */
+        return NULL;
     TD_TRY(explain_other_devices(plan, id, text));
     td_string_format(text, "  it is %s (%.3g flops per byte)\n", intensity < 4 ? "memory-bound" : "compute-bound",
                      intensity);
@@ -130,6 +166,8 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
         return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");
     }
     td_status *status = gone ? explain_rewritten(plan, gone, &text) : explain_node(plan, id, &text);
+    if (!status && id >= 0 && plan->graph->nodes[id].settles && find_other_half(plan, id) >= 0)
+        status = explain_node(plan, find_other_half(plan, id), &text);
     if (status) {
         td_string_deinit(&text);
         return status;

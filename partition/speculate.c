@@ -59,7 +59,7 @@ static td_status *add_early(td_plan *plan, int32_t update, td_value *out_log)
     TD_TRY(td_plan_follow(plan));
     td_plan_node *p = &plan->nodes[graph->n_nodes - 1];
     p->device = plan->values[outputs[0].id].device = plan->nodes[update].device;
-    p->cause = td_format("beside \"%s\", which it spares work", graph->nodes[update].name);
+    p->cause = td_format("\"%s\" runs there, which it spares work", graph->nodes[update].name);
     *out_log = outputs[0];
     return p->cause ? NULL : no_memory(plan, update);
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "profiler/event_file.h"
 #include "profiler/protobuf.h"
@@ -152,7 +153,7 @@ static td_status *read_at(const char *name, int file, int64_t offset, uint8_t *b
     while (done < n) {
         ssize_t got = pread(file, bytes + done, n - done, (off_t)(offset + (int64_t)done));
         if (got < 0 && errno != EINTR)
-            return TD_ERROR(TD_IO, "%s: %s", name, strerror(errno));
+            return td_file_error(name, "read", errno);
         if (!got)
             break;
         done += got > 0 ? (size_t)got : 0;
@@ -209,7 +210,7 @@ td_status *td_event_read(const char *name, int file, int64_t *offset, int64_t mo
     struct stat info;
     *out_end = false;
     if (fstat(file, &info))
-        return TD_ERROR(TD_IO, "%s: %s", name, strerror(errno));
+        return td_file_error(name, "read", errno);
     record r = {0};
     td_status *status = NULL;
     int64_t first = *offset;

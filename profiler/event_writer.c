@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "profiler/event_file.h"
 #include "profiler/protobuf.h"
@@ -102,7 +103,7 @@ td_status *td_event_writer_flush(td_event_writer *writer)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return TD_ERROR(TD_IO, "%s: %s", writer->path, strerror(n ? errno : ENOSPC));
+            return td_file_error(writer->path, "write", n ? errno : ENOSPC);
         at += n;
         left -= (size_t)n;
     }
@@ -141,7 +142,7 @@ static td_status *create_file(td_event_writer *writer, const char *folder, doubl
         if (errno != EEXIST)
             break;
     }
-    return TD_ERROR(TD_IO, "%s: %s", writer->path, strerror(errno));
+    return td_file_error(writer->path, "create", errno);
 }
 
 td_status *td_event_writer_open(const char *folder, double seconds, td_event_writer **out_writer)

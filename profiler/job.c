@@ -2,10 +2,12 @@
 #include "profiler/job.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "base/string.h"
 
@@ -303,7 +305,7 @@ static td_status *read_all(td_job_traces *job, int64_t *capacity, const char *fo
     bool found = false;
     td_status *status = NULL;
     if (!entries)
-        return TD_ERROR(TD_IO, "%s: cannot be read", folder);
+        return td_file_error(*folder ? folder : ".", "read", errno);
     for (struct dirent *entry; !status && (entry = readdir(entries));) {
         int32_t stem, rank;
         bool ours = td_job_name_parse(entry->d_name, &stem, &rank) && stem == wanted_stem &&

@@ -1,9 +1,11 @@
 /* Finding: the plan that an id is of, and the trace that a run has. See trace.h. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "base/string.h"
 #include "profiler/job.h"
@@ -99,7 +101,7 @@ td_status *td_trace_locate(const char *path, char **out_file)
     struct stat status;
     *out_file = NULL;
     if (stat(path, &status) != 0)
-        return TD_ERROR(TD_NOT_FOUND, "%s: there is no such trace or run", path);
+        return td_file_error(path, "open", errno);
     if (!S_ISDIR(status.st_mode)) {
         *out_file = td_strdup(path);
         return *out_file ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");

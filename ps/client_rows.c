@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_error.h"
 #include "base/memory.h"
 #include "ps/job_state.h"
 #include "ps/owner_file.h"
@@ -126,8 +127,7 @@ td_status *td_client_save(void *self, const char *directory, int64_t steps, bool
     td_job *job = self;
     td_parcel *questions = NULL, *answers = NULL;
     char *absolute = realpath(directory, NULL); /* the C library's own allocation */
-    td_status *status =
-        absolute ? TD_NEW(questions, job->servers) : TD_ERROR(TD_IO, "%s: %s", directory, strerror(errno));
+    td_status *status = absolute ? TD_NEW(questions, job->servers) : td_file_error(directory, "open", errno);
     if (!status)
         status = TD_NEW(answers, job->servers);
     if (!status)

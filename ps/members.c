@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 
 /* ---- roles ------------------------------------------------------------------------------------------------------------------ */
 
@@ -69,11 +70,12 @@ td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_
     *out_members = NULL;
     if (servers < 0 || spares < 0 || (int64_t)servers + spares >= ranks) {
         td_status *status =
-            spares && !servers
-                ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks are spare, so none is left to work", spares, ranks)
-            : spares ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve and %d are spare, so none is left to work",
-                                servers, ranks, spares)
-                     : TD_ERROR(TD_INVALID_ARGUMENT, "%d of %d ranks serve, so none is left to work", servers, ranks);
+            spares && !servers ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %s spare, so none is left to work", spares,
+                                          TD_COUNTED(ranks, "rank"))
+            : spares ? TD_ERROR(TD_INVALID_ARGUMENT, "%d of %s to serve and %d spare, so none is left to work", servers,
+                                TD_COUNTED(ranks, "rank"), spares)
+                     : TD_ERROR(TD_INVALID_ARGUMENT, "%d of %s to serve, so none is left to work", servers,
+                                TD_COUNTED(ranks, "rank"));
         return td_status_help(status, "start more ranks (mpirun -n %lld)%s%s", (long long)servers + spares + 1,
                               servers ? ", or set ps.servers to less, or to colocated" : "",
                               spares ? ", or set ps.spares to less" : "");
@@ -85,7 +87,7 @@ td_status *td_members_create(int32_t ranks, int32_t servers, int32_t spares, td_
     m->roles = td_calloc((size_t)ranks, sizeof *m->roles);
     if (!m->worker_ranks || !m->server_ranks || !m->roles) {
         td_members_destroy(m);
-        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a job of %d ranks", ranks);
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a job of %s", TD_COUNTED(ranks, "rank"));
     }
     assign_first(m);
     name_roles(m);

@@ -1,15 +1,15 @@
 /* Which worker runs which of a window's replicas: one table, the same on every rank. Results depend on how many replicas there are,
  * not on who runs them, so it may change between windows. */
 #include "base/memory.h"
+#include "base/units.h"
 #include "ps/job_state.h"
 
 td_status *td_job_share_replicas(td_job *job)
 {
     job->replicas = job->options.replicas ? job->options.replicas : job->workers;
     if (job->replicas < 0 || job->replicas % job->workers)
-        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
-                                       "train.replicas is %d, which %d workers cannot share out evenly", job->replicas,
-                                       job->workers),
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "train.replicas is %d, which %s cannot share out evenly",
+                                       job->replicas, TD_COUNTED(job->workers, "worker")),
                               "leave it out (one each), or make it a multiple of the workers");
     TD_TRY(TD_NEW(job->replica_worker, job->replicas));
     for (int32_t r = 0; r < job->replicas; r++)

@@ -34,7 +34,9 @@ static td_status *check_file(const char *path, const char *file, const json_t *s
     char found[17], why[256];
     uint64_t hash = 0;
     int64_t length = 0;
-    TD_TRY(td_file_require_regular(path)); /* a pipe would be waited for */
+    td_status *there = td_file_require_regular(path); /* a pipe would be waited for */
+    if (there)                                        /* nobody gave this name: a checkpoint without it is damaged */
+        return td_status_recode(there, TD_DATA_ERROR);
     TD_TRY(td_file_size(path, &length));
     if (json_is_integer(bytes) && json_integer_value(bytes) != length) {
         (void)snprintf(why, sizeof why,

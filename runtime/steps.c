@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/record.h"
 #include "runtime/steps.h"
+#include "base/units.h"
 
 void td_slot_drop_fields(td_step_slot *slot)
 {
@@ -208,10 +209,9 @@ void td_session_forget_failure(td_session *session)
 /* A training that skips every step gets nowhere: a weight beyond what f16 holds makes each loss infinite, whatever the batch. */
 static td_status *end_of_patience(const td_session *session, td_status *why)
 {
-    td_status *status = TD_ERROR(TD_NOT_FINITE,
-                                 "%s: with it %" PRId64 " steps in a row would be skipped, which is all that "
-                                 "train.most_skipped allows",
-                                 td_status_message(why), session->skipped_in_row + 1);
+    td_status *status =
+        TD_ERROR(TD_NOT_FINITE, "%s: with it %s in a row would be skipped, which is all that train.most_skipped allows",
+                 td_status_message(why), TD_COUNTED(session->skipped_in_row + 1, "step"));
     td_status_destroy(why);
     return status;
 }

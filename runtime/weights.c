@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "base/string.h"
+#include "base/units.h"
 #include "runtime/checkpoint.h"
 #include "runtime/weight_names.h"
 
@@ -131,8 +132,8 @@ static td_status *refuse(importing *im)
     if (im->n_faults > MOST_NAMED)
         td_string_format(&im->faults, "\nand %lld more", (long long)im->n_faults - MOST_NAMED);
     TD_TRY(td_string_finish(&im->faults, &lines));
-    td_status *status = TD_ERROR(TD_DATA_ERROR, "%s does not fit the model: %lld tensor%s", im->weights->file,
-                                 (long long)im->n_faults, im->n_faults == 1 ? "" : "s");
+    td_status *status =
+        TD_ERROR(TD_DATA_ERROR, "%s does not fit the model: %s", im->weights->file, TD_COUNTED(im->n_faults, "tensor"));
     for (char *line = lines + 1, *end; line; line = end) {
         end = strchr(line, '\n');
         if (end)

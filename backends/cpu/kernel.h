@@ -27,8 +27,8 @@ typedef struct td_cpu_kernel {
     const char *op; /* as in `tandem ops` */
     /* Whether the kernel takes this call (dims at capacity, data NULL). Must hold for all extents below. NULL: takes all. */
     bool (*supports)(const td_kernel_call *call);
-    bool
-        widens; /* 16-bit operands are widened for it, into scratch, and its results rounded (backends/cpu/widened.h) */
+    /* 16-bit operands are widened for it, into scratch, and its results rounded (backends/cpu/widened.h) */
+    bool widens;
     /* Optional. Makes a state of the kernel's own (prepared primitives, say) for a call at capacity. */
     td_status *(*prepare)(const td_cpu_engine *engine, const td_kernel_call *call, void **out_state);
     void (*destroy)(void *state);

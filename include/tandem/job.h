@@ -44,8 +44,8 @@ typedef struct td_job_options {
     int32_t servers;  /* ranks that only serve, after the workers; 0: every rank is a worker and a server */
     int32_t spares;   /* the last ranks: they do nothing until one takes the place of a rank that is lost */
     int32_t replicas; /* of a window, a multiple of the workers, who run as many of them each; 0: one each */
-    int64_t
-        ahead; /* windows that a worker may be ahead of the slowest; 0: results are exact; TD_JOB_ASYNC: any number */
+    /* windows that a worker may be ahead of the slowest; 0: results are exact; TD_JOB_ASYNC: any number */
+    int64_t ahead;
     bool recover; /* a rank that is lost does not end the job: see td_job_go_on. One rank that says so is enough */
     td_dense_sync dense_sync;
     double deadline_s;    /* a rank that was not heard of for so long is lost; 0: 60 */

@@ -124,8 +124,8 @@ typedef enum td_evict {
  * All rules count windows (steps) that name an id, and depend on nothing else: results are the same for any number of owners. */
 typedef struct td_hash_options {
     const char *match; /* parameters by name, * for any characters */
-    int64_t
-        admit_count; /* a row begins with the so manyth window that names its id, and has its initial values before; 0: 1 */
+    /* a row begins with the so manyth window that names its id, and has its initial values before; 0: 1 */
+    int64_t admit_count;
     double admit_probability; /* and then by chance, drawn anew by each window from seed, id and window; 0: 1 */
     int64_t capacity;         /* rows at most, and ids that wait for admission at most; 0: any number */
     int64_t live;             /* windows without its id after which a row goes; 0: it stays */

@@ -110,15 +110,15 @@ typedef struct td_step_report {
     int64_t samples;       /* of all of them */
     float loss;            /* their mean over the samples */
     bool skipped; /* the loss or a gradient is not finite and the update was left out; there are no outputs then */
-    const char
-        *overflowed; /* of a skipped step whose loss is finite: the parameter whose gradient was the first that is not;
-                             * lives as long as the plan */
+    /* of a skipped step whose loss is finite: the parameter whose gradient was the first that is not; lives as long
+     * as the plan */
+    const char *overflowed;
     double loss_scale; /* that this step had; 0: there is none */
     double seconds;    /* since the previous report, or since the step began if it is the first of a run */
     double wait_data_s;
     float gradient_norm; /* of all gradients before clipping; NaN where none is asked for (clip_norm) */
-    const td_batch
-        *batch; /* the window's last (of a skipped one, the one that was in the way); valid during the call */
+    /* the window's last (of a skipped one, the one that was in the way); valid during the call */
+    const td_batch *batch;
     /* Of the window's last micro-batch. Host tensors of the plan's outputs, in the order of td_plan_evaluate's list (train: the td_output values). Their data is
      * valid during on_step; after td_session_step, until a session of the same store runs, is created or is destroyed. */
     const td_tensor *outputs;

@@ -57,6 +57,9 @@ td_status *td_status_help(td_status *status, const char *format, ...) TD_PRINTF(
 /* Puts `format` and ": " before the message (a file name, an op's name). Returns `status`. NULL stays NULL. */
 td_status *td_status_prefix(td_status *status, const char *format, ...) TD_PRINTF(2, 3);
 
+/* Gives it another code, where a caller knows better what an error means there. Returns `status`. NULL stays NULL. */
+td_status *td_status_recode(td_status *status, td_code code);
+
 /* Records that the status passed through file:line; TD_TRY does it. Returns `status`. */
 td_status *td_status_pass(td_status *status, const char *file, int line);
 

@@ -9,6 +9,7 @@
  * vectors and those products; `concat` all vectors. Without dense features there is no bottom MLP and no x. */
 #include <string.h>
 
+#include "base/units.h"
 #include "cli/model.h"
 
 static td_value interact(const td_model_options *options, td_value bottom, const td_value *vectors, int32_t n)
@@ -35,10 +36,9 @@ td_status *td_model_dlrm(const td_model_options *options, td_graph *graph, td_mo
     int64_t dim = td_section_int(options->config, "model.dim");
     bool has_bottom = inputs.numbers.id >= 0;
     if (inputs.n_tables + has_bottom < 2)
-        return TD_SECTION_ERROR(
-            options->config, "model.name",
-            "dlrm needs two or more features to interact; the data has %d table%s and %s dense features",
-            inputs.n_tables, inputs.n_tables == 1 ? "" : "s", has_bottom ? "some" : "no");
+        return TD_SECTION_ERROR(options->config, "model.name",
+                                "dlrm needs two or more features to interact; the data has %s and %s dense features",
+                                TD_COUNTED(inputs.n_tables, "table"), has_bottom ? "some" : "no");
     td_value vectors[TD_MODEL_MOST_TABLES + 1], bottom = TD_NO_VALUE;
     int32_t n = 0;
     if (has_bottom)

@@ -140,7 +140,7 @@ static void test_errors_name_the_file(void **state)
     assert_error(td_file_read(in_folder(&f, "missing"), &data, &bytes), TD_NOT_FOUND,
                  "/missing: cannot open: No such file");
     assert_null(data);
-    assert_error(td_file_read(f.path, &data, &bytes), TD_IO, "cannot read: Is a directory");
+    assert_error(td_file_read(f.path, &data, &bytes), TD_INVALID_ARGUMENT, "cannot read: Is a directory");
     assert_error(td_file_write(in_folder(&f, "no/a"), "x", 1), TD_NOT_FOUND, "no/a: cannot create");
     uint64_t hash;
     assert_error(td_file_hash(in_folder(&f, "missing"), &hash), TD_NOT_FOUND, "missing");
@@ -190,7 +190,7 @@ static void test_directories_are_made_with_those_above(void **state)
     assert_ok(td_directory_create(in_folder(&f, "a/b/c/")));
     assert_ok(td_directory_create("/"));
     assert_ok(td_file_write(in_folder(&f, "a/b/c/file"), "x", 1));
-    assert_error(td_directory_create(in_folder(&f, "a/b/c/file/d")), TD_IO,
+    assert_error(td_directory_create(in_folder(&f, "a/b/c/file/d")), TD_INVALID_ARGUMENT,
                  "file: cannot make directory: Not a directory");
     td_file_fail_after(1);
     assert_error(td_directory_create(in_folder(&f, "z")), TD_IO, "z: cannot make directory");

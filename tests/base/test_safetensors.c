@@ -213,7 +213,7 @@ static void test_wrong_lengths_are_refused(void **state)
     assert_error(td_safetensors_open(in_folder(&f, "short"), &file), TD_DATA_ERROR,
                  "too short for a safetensors file: 3 bytes");
     assert_error(td_safetensors_open(in_folder(&f, "none"), &file), TD_NOT_FOUND, "none: cannot open");
-    assert_error(td_safetensors_open(f.path, &file), TD_IO, "is not a regular file");
+    assert_error(td_safetensors_open(f.path, &file), TD_INVALID_ARGUMENT, "is not a regular file");
     remove_folder(&f);
 }
 

@@ -199,6 +199,19 @@ static void test_format(void **state)
     assert_string_equal(td_format_thousands(text, INT64_MIN), "-9,223,372,036,854,775,808");
 }
 
+static void test_nouns_follow_their_number(void **state)
+{
+    (void)state;
+    char text[TD_UNIT_TEXT];
+    assert_string_equal(td_format_counted(text, 1, "row"), "1 row");
+    assert_string_equal(td_format_counted(text, 0, "row"), "0 rows");
+    assert_string_equal(td_format_counted(text, 2, "batch"), "2 batches");
+    assert_string_equal(td_format_counted(text, 1, "entry"), "1 entry");
+    assert_string_equal(td_format_counted(text, 3, "entry"), "3 entries");
+    assert_string_equal(td_format_counted(text, 3, "key"), "3 keys");
+    assert_string_equal(TD_COUNTED(12, "cut edge"), "12 cut edges");
+}
+
 typedef struct heard {
     int messages;
     td_log_level last;
@@ -258,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_parse_bytes),
         cmocka_unit_test(test_parse_rates_and_times),
         cmocka_unit_test(test_format),
+        cmocka_unit_test(test_nouns_follow_their_number),
         cmocka_unit_test(test_log_reaches_the_set_function_only),
         cmocka_unit_test(test_log_levels_have_names),
     };

@@ -99,16 +99,14 @@ static void test_windows_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
     expect_refusal(whole, "train.accumulate=0",
-                   "--set train.accumulate: train.accumulate: 0 is below the least allowed, 1 micro-batches");
+                   "--set train.accumulate: 0 is below the least allowed, 1 (micro-batches)");
     expect_refusal(whole, "train.mini_steps=two",
                    "--set train.mini_steps: train.accumulate: \"two\" is not an integer");
-    expect_refusal(whole, "train.replicas=-1",
-                   "--set train.replicas: train.replicas: -1 is below the least allowed, 1");
-    expect_refusal(whole, "train.reduction=max",
-                   "--set train.reduction: train.reduction: \"max\" is not one of mean|sum");
+    expect_refusal(whole, "train.replicas=-1", "--set train.replicas: -1 is below the least allowed, 1");
+    expect_refusal(whole, "train.reduction=max", "--set train.reduction: \"max\" is not one of mean|sum");
     expect_refusal(
         whole, "train.accumulate_from=[{step: 1, accumulate: 2}]",
-        "--set train.accumulate_from: train.accumulate_from[].step: 1 is below the least allowed, 2 updates");
+        "--set train.accumulate_from: train.accumulate_from[].step: 1 is below the least allowed, 2 (updates)");
     expect_refusal(whole, "train.accumulate_from=[{step: 9}]",
                    "--set train.accumulate_from: train.accumulate_from[].accumulate is missing: as train.accumulate "
                    "(also mini_steps)");
@@ -119,10 +117,13 @@ static void test_windows_that_make_no_sense_are_refused(void **state)
 static void test_set_errors_name_the_flag(void **state)
 {
     (void)state;
-    expect_refusal(whole, "train.epochs=many", "--set train.epochs: train.epochs: \"many\" is not an integer");
+    expect_refusal(whole, "train.epochs=many", "--set train.epochs: \"many\" is not an integer");
     expect_refusal(whole, "train.epocs=3",
-                   "--set train.epocs: unknown key \"train.epocs\"; did you mean \"train.epochs\"? "
-                   "(tandem config --explain train)");
+                   "--set train.epocs: unknown key; did you mean \"train.epochs\"? (tandem config --explain train)");
+    expect_refusal(whole, "train.epochs=[1]", "--set train.epochs must be an integer, not a list");
+    expect_refusal(whole, "devices[1].memory=x",
+                   "--set devices[1].memory: \"x\" is not a size in bytes (256MiB, 1.5GB)");
+    expect_refusal(whole, "train={epochs: x}", "--set train: train.epochs: \"x\" is not an integer");
     expect_refusal(whole, "devices[7].memory=1",
                    "--set devices[7].memory: the list has no item \"7\" (it has 2, counted from 0)");
     expect_refusal(whole, "train.epochs", "--set train.epochs: write it as key=value (train.epochs=2)");
@@ -144,6 +145,15 @@ static void test_unknown_keys_name_the_nearest(void **state)
                    "(tandem config --explain devices)");
     expect_refusal("tran: {epochs: 1}\n", NULL,
                    "x.yaml:1:1: unknown key \"tran\"; did you mean \"train\"? (tandem config --explain)");
+    static const char *const meant[][2] = {
+        {"data.cross", "data.crosses"},        {"data.separator", "data.delimiter"},
+        {"data.delimeter", "data.delimiter"},  {"rules", "placement.rules"},
+        {"placement.rule", "placement.rules"}, {"placement.rules[].device", "placement.rules[].target"},
+        {"trian.epochs", "train.epochs"},      {"data.epochs", "train.epochs"},
+        {"train.lr", "optimizer[].lr"}};
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+        assert_string_equal(td_config_key_nearest(meant[i][0]), meant[i][1]);
+    assert_null(td_config_key_nearest("data.zzz"));
 }
 
 static void test_wrong_values_name_the_rule(void **state)
@@ -151,10 +161,18 @@ static void test_wrong_values_name_the_rule(void **state)
     (void)state;
     expect_refusal("train: {epochs: 1.5}\n", NULL, "x.yaml:1:9: train.epochs: \"1.5\" is not an integer");
     expect_refusal("train: {epochs: 0}\n", NULL,
-                   "x.yaml:1:9: train.epochs: 0 is below the least allowed, 1 passes over the data");
+                   "x.yaml:1:9: train.epochs: 0 is below the least allowed, 1 (passes over the data)");
     expect_refusal("model: {name: dlrm, dim: 0}\n", NULL, "x.yaml:1:21: model.dim: 0 is below the least allowed, 1");
     expect_refusal("devices: [{name: a, latency: 1h}]\n", NULL,
-                   "x.yaml:1:21: devices[].latency: 1h is above the most allowed, 1 s");
+                   "x.yaml:1:21: devices[].latency: 1h is above the most allowed, 1 (seconds)");
+    expect_refusal("train: {epochs: 99999999999999999999}\n", NULL,
+                   "x.yaml:1:9: train.epochs: 99999999999999999999 is more than 64 bits hold");
+    expect_refusal("offload: {optimizer: gpu}\n", NULL,
+                   "x.yaml:1:11: offload.optimizer: \"gpu\" is not one of none|cpu|auto, nor {ratio: 0.6}");
+    expect_refusal(
+        "data: {format: csv, label: a, train: a, crosses: [a, b]}\n", NULL,
+        "x.yaml:1:51: data.crosses: \"a\" is not a list of lists of texts\n  data.crosses: pairs of categorical "
+        "columns that get an id together: [[education, occupation]]");
     expect_refusal("train: {epochs: [1]}\n", NULL, "x.yaml:1:9: train.epochs must be an integer, not a list");
     expect_refusal("train: 3\n", NULL, "x.yaml:1:1: train is a section: its keys go below it, indented");
     expect_refusal("cpu: {gemm: fast}\n", NULL, "x.yaml:1:7: cpu.gemm: \"fast\" is not one of tiles|library|reference");

@@ -114,7 +114,7 @@ static void test_mistakes_are_named(void **state)
     assert_int_equal(RUN("train", "x.yaml", "--run", "c", "--set", "profile.steps=1", "--set", "profile.epochs=1"), 2);
     assert_non_null(strstr(errors, "exclude each other"));
     assert_int_equal(RUN("profile", "nowhere"), 2);
-    assert_non_null(strstr(errors, "nowhere: there is no such trace or run"));
+    assert_non_null(strstr(errors, "nowhere: cannot open: No such file or directory\n"));
     SUCCEED("train", "x.yaml", "--run", "unrecorded");
     assert_int_equal(RUN("profile", "unrecorded"), 2);
     assert_non_null(strstr(errors, "no trace was recorded there"));

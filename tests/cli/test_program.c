@@ -6,8 +6,10 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "cli/shell_word.h"
 
 typedef struct outcome {
     int code;
@@ -69,8 +71,32 @@ static void test_usage_errors_exit_with_2_and_one_line(void **state)
     assert_string_equal(last.errors, "tandem: config: --set needs a value: --set KEY=VALUE\n");
     RUN("config", "/no/such.yaml");
     assert_int_equal(last.code, 2);
-    assert_string_equal(last.errors, "tandem: /no/such.yaml: No such file or directory\n");
+    assert_string_equal(
+        last.errors, "tandem: /no/such.yaml: cannot open: No such file or directory\n  the folder / has no \"no\"\n");
     assert_string_equal(last.out, "");
+    RUN("eval", "x.yaml", "--checkpoint", "c", "--length", "3");
+    assert_int_equal(last.code, 2);
+    assert_non_null(strstr(last.errors, "tandem: eval: --length means nothing without --generate\n"));
+    RUN("plan", "x.yaml", "--explain", "a", "--dump", "place");
+    assert_string_equal(last.errors, "tandem: plan: --explain and --dump exclude each other; give one of them\n");
+    RUN("bench", "x.yaml", "--against", "single", "--steps", "12abc");
+    assert_string_equal(last.errors, "tandem: bench: --steps 12abc: it must be a whole number from 1 to 1000000\n");
+}
+
+/* What the program prints for a person to copy. */
+static void test_words_for_a_shell_are_quoted_where_they_must_be(void **state)
+{
+    (void)state;
+    static const char *const words[][2] = {{"runs/x-0001", "runs/x-0001"},
+                                           {"a b", "'a b'"},
+                                           {"it's", "'it'\\''s'"},
+                                           {"", "''"},
+                                           {"devices=[cpu]", "'devices=[cpu]'"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char *text = td_shell_word_text(words[i][0]);
+        assert_string_equal(text, words[i][1]);
+        td_free(text);
+    }
 }
 
 static void test_explain_answers_from_the_table(void **state)
@@ -216,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_help_lists_every_command),
         cmocka_unit_test(test_every_command_has_help),
         cmocka_unit_test(test_usage_errors_exit_with_2_and_one_line),
+        cmocka_unit_test(test_words_for_a_shell_are_quoted_where_they_must_be),
         cmocka_unit_test(test_explain_answers_from_the_table),
         cmocka_unit_test(test_codes_follow_the_error),
         cmocka_unit_test(test_doctor_is_content_with_a_healthy_machine),

@@ -136,7 +136,7 @@ static void test_a_missing_file_is_an_error_though_it_is_cached(void **state)
     td_dataset_destroy(open_it(&options, false));
     assert_int_equal(unlink(options.train), 0);
     td_dataset *dataset = NULL;
-    expect_error(td_dataset_open(&options, &dataset), TD_NOT_FOUND, "gone.csv: no such file");
+    expect_error(td_dataset_open(&options, &dataset), TD_NOT_FOUND, "gone.csv: cannot open: No such file");
 }
 
 /* Whether the cache file is taken for good. Nothing is written. */

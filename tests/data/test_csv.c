@@ -186,7 +186,8 @@ static void test_what_is_refused_and_where(void **state)
         td_code code;
     } cases[] = {
         {"", "empty; a CSV file begins with a header", TD_DATA_ERROR},
-        {"size,color,good\n", "there is no column \"colour\"; did you mean \"color\"?", TD_INVALID_ARGUMENT},
+        {"size,color,good\n", "there is no column \"colour\" (data.categorical)\n  did you mean \"color\"?",
+         TD_INVALID_ARGUMENT},
         {"size,colour,good,size\n", "two columns \"size\" (1 and 4)", TD_DATA_ERROR},
         {"size,\"colour,good\n", ":1: a quote of the header is not closed", TD_DATA_ERROR},
         {"size,colour,good\n1,a,yes\n1,a\n", ":3: 2 columns where the header has 3; 1 bad row of 2", TD_DATA_ERROR},
@@ -215,7 +216,8 @@ static void test_after_an_open_quote_reading_goes_on_at_the_next_line(void **sta
     expect_ok(td_dataset_open(&options, &dataset));
     assert_int_equal(td_dataset_count(dataset).bad_rows, 1);
     assert_int_equal(td_dataset_count(dataset).rows, 2);
-    assert_non_null(strstr(td_dataset_note(dataset, 0), "open.csv:2: a quote is not closed"));
+    assert_non_null(strstr(td_dataset_note(dataset, 0),
+                           "open.csv:2: a quote is not closed or is followed by text; the row is left out"));
     td_dataset_destroy(dataset);
 }
 

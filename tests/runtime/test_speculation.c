@@ -163,6 +163,11 @@ static void test_nothing_crosses_before_the_norm_is_known_and_the_log_is_in_the_
         assert_true(runs_before(r.plan, early, settle) && runs_before(r.plan, clip, settle));
         assert_true(runs_before(r.plan, settle, refresh));
     }
+    char *text = NULL; /* who asks for the update is told where its work is */
+    assert_ok(td_plan_explain(r.plan, "top.weight/update", &text));
+    assert_non_null(strstr(text, "the update itself is \"top.weight/early\" (below)\n"));
+    assert_non_null(strstr(text, "\ntop.weight/early (early_update) runs on cpu\n"));
+    td_text_free(text);
     numbers = td_plan_parameter_count(r.plan);
     (void)train(&r, -1, &losses);
     for (int32_t d = 0; d < 2; d++) {

@@ -1,0 +1,104 @@
+/* See cli/idle_keys.h. */
+#include "cli/idle_keys.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/config_tree.h"
+
+/* `keys` do nothing where `decider` is one of `idle`; "-" stands for a decider that is not given or an empty list, "+" for one that
+ * is given. */
+typedef struct idle_rule {
+    const char *keys[6];
+    const char *decider, *idle;
+} idle_rule;
+
+static const idle_rule rules[] = {
+    {{"offload.speculate"}, "train.clip_norm", "0"},
+    {{"data.cross_buckets"}, "data.crosses", "-"},
+    {{"data.shuffle_buffer"}, "data.shuffle", "off|no|false"},
+    {{"data.train_share"}, "data.test", "+"},
+    {{"checkpoint.every", "checkpoint.incremental", "checkpoint.directory"}, "checkpoint.keep", "0"},
+    {{"summary.tensor_elements"}, "summary.tensors", "-"},
+    {{"landscape.create_landscape.train", "landscape.unit"}, "landscape.intervals", "-"},
+    {{"model.weights.map", "model.weights.keep", "model.weights.ignore"}, "model.weights.file", "-"},
+    {{"profile.skip", "profile.wait", "profile.warm_up", "profile.active", "profile.repeat", "profile.unit"},
+     "profile.steps",
+     "+"},
+    {{"profile.skip", "profile.wait", "profile.warm_up", "profile.active", "profile.repeat", "profile.unit"},
+     "profile.epochs",
+     "+"},
+};
+
+/* What a key is, as it was written; a list as "[...]" or "[]", what is not there as "". */
+static const char *text_of(td_section section, const char *key)
+{
+    const char *text = td_section_string(section, key);
+    return text ? text : !td_section_has(section, key) ? "" : td_section_count(section, key) ? "[...]" : "[]";
+}
+
+/* True where somebody gave the key another value than it has by itself: a resolved configuration gives all of them. */
+static bool is_said(td_section root, const char *key)
+{
+    const char *fallback = td_config_key_find(key)->fallback;
+    if (!td_section_given(root, key))
+        return false;
+    const char *text = text_of(root, key);
+    bool flag = false, usual = false;
+    if (fallback && td_config_to_bool(text, &flag) && td_config_to_bool(fallback, &usual))
+        return flag != usual;
+    return !fallback || strcmp(text, fallback) != 0;
+}
+
+static bool is_idle(td_section root, const idle_rule *rule)
+{
+    const bool there = td_section_has(root, rule->decider) && td_section_count(root, rule->decider) > 0;
+    if (!strcmp(rule->idle, "-"))
+        return !there;
+    if (!strcmp(rule->idle, "+"))
+        return there;
+    return there && td_config_is_one_of(text_of(root, rule->decider), rule->idle);
+}
+
+static void warn_of(td_section root, const idle_rule *rule, const char *key)
+{
+    char place[160];
+    const char *state = !strcmp(rule->idle, "-") ? "not given" : !strcmp(rule->idle, "+") ? "given" : NULL;
+    td_log(TD_LOG_WARNING, "%s (%s) has no effect: %s is %s", key, td_section_place(root, key, place, sizeof place),
+           rule->decider, state ? state : text_of(root, rule->decider));
+}
+
+/* Keys of one group of parameters that another kind of schedule has. */
+static void warn_of_schedule(td_section group, int32_t index)
+{
+    static const struct {
+        const char *key, *kinds;
+    } keys[] = {
+        {"total_steps", "cosine|linear"}, {"final_factor", "cosine|linear"}, {"every", "step"}, {"factor", "step"}};
+    const char *kind = td_section_string(group, "schedule.kind");
+    kind = kind ? kind : "constant";
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[64];
+        (void)snprintf(key, sizeof key, "schedule.%s", keys[i].key);
+        if (td_section_given(group, key) && !td_config_is_one_of(kind, keys[i].kinds))
+            td_log(TD_LOG_WARNING, "optimizer[%d].%s has no effect: it is for schedule.kind %s, and that is %s", index,
+                   key, keys[i].kinds, kind);
+    }
+}
+
+void td_warn_of_idle_keys(td_section root)
+{
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
+        const idle_rule *rule = &rules[r];
+        for (size_t k = 0; k < sizeof rule->keys / sizeof *rule->keys && rule->keys[k]; k++)
+            if (is_said(root, rule->keys[k]) && is_idle(root, rule))
+                warn_of(root, rule, rule->keys[k]);
+    }
+    const bool skips = strcmp(td_section_string(root, "train.on_nan"), "skip") == 0 ||
+                       strcmp(td_section_string(root, "train.precision"), "fp16") == 0;
+    if (is_said(root, "train.most_skipped") && !skips)
+        td_log(TD_LOG_WARNING,
+               "train.most_skipped has no effect: no step is skipped without train.on_nan: skip or fp16");
+    for (int32_t i = 0; i < td_section_count(root, "optimizer"); i++)
+        warn_of_schedule(td_section_item(root, "optimizer", i), i);
+}
