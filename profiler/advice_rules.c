@@ -200,7 +200,8 @@ static void advise_host(const td_analysis *a, double host, td_advice_list *list)
         const char *name, *help;
     } parts[] = {
         {d->admit_ns, "binding batches (ids are told apart there)",
-         "train.pipeline: on does it while the step before runs"},
+         !a->view->plan->pipelined && a->view->n_lanes > 1 ? "train.pipeline: on does it while the step before runs"
+                                                           : "fewer ids a batch are told apart sooner"},
         {d->callback_ns, "the caller's code after a step", "do less there, or not in every step"},
         {d->checkpoint_ns, "checkpoints", "checkpoint.every: less often"},
         {d->flush_ns, "emptying the profiler's rings", "record fewer steps"},
@@ -262,7 +263,8 @@ static void advise_uneven(const td_analysis *a, td_advice_list *list)
                 cause = c;
         td_advice_give(list, TD_ADVICE_uneven_steps, (double)slow->interval_ns / (double)(median->interval_ns + 1),
                        (double)(slow->interval_ns - median->interval_ns) * 0.1,
-                       "steps differ: the median takes %s, step %" PRId64 " %s, most of the difference %s: see --step "
+                       "steps differ: the median takes %s, step %" PRId64
+                       " takes %s, most of the difference %s: see --step "
                        "%" PRId64,
                        TD_ADVICE_TIME(median->interval_ns), slow->step, TD_ADVICE_TIME(slow->interval_ns), told[cause],
                        slow->step);

@@ -76,10 +76,12 @@ export function bytes(n, traffic) {
 
 export function ms(t) {
   if (t === null || t === undefined) return "–";
-  if (t >= 1000) return `${(t / 1000).toPrecision(3)} s`;
-  if (t >= 1 || t === 0) return `${Number(t.toPrecision(3))} ms`;
-  return t >= 1e-3 ? `${Number((t * 1e3).toPrecision(3))} µs` : `${Number((t * 1e6).toPrecision(3))} ns`;
+  const digits = (x) => Number(x.toPrecision(3)), units = [["ns", 1e6], ["µs", 1e3], ["ms", 1]]; // 999.7 µs are 1 ms
+  const [unit, per] = t === 0 ? units[2] : units.find(([, by]) => digits(t * by) < 1000) ?? ["s", 1e-3];
+  return unit === "s" ? `${(t * per).toPrecision(3)} s` : `${digits(t * per)} ${unit}`;
 }
+// Less is no estimate: another op has the work in the plan.
+export const planned = (t) => (t < 1e-3 ? "–" : ms(t));
 export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x < 0.1 ? 1 : 0)} %`);
 
 // A line of text that follows the pointer.

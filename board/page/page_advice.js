@@ -19,7 +19,7 @@ export async function show(place) {
 
 // What tandem profile itself advises, in its own words.
 function fromProfile(profile) {
-  return (profile?.advice ?? []).map((advice) => [advice.rule.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()) + (advice.gain_ms > 0 ? `: could save about ${ms(advice.gain_ms)} a step` : ""), advice.text,
+  return (profile?.advice ?? []).map((advice) => [advice.rule.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()) + (advice.gain_ms > 0 ? `: could save up to ${ms(advice.gain_ms)} a step` : ""), advice.text,
     `rule ${advice.rule}: measured ${number(advice.measured, 3)}, said from ${number(advice.threshold, 3)} on`]);
 }
 

@@ -62,6 +62,17 @@ function makeCamera(holder) {
     view.y = height / 2 - view.h / 2;
     apply();
   };
+  // At first: all of it where that can be read, else its beginning.
+  const begin = () => {
+    fit();
+    const box = element.getBoundingClientRect(), readable = box.width / 0.8;
+    if (view.w <= 1.6 * readable) return;
+    view.w = readable;
+    view.h = (readable * box.height) / box.width;
+    view.x = view.size.width / 2 - view.w / 2;
+    view.y = -30;
+    apply();
+  };
   function attach(next, size) {
     element = next;
     view.size = size;
@@ -99,7 +110,7 @@ function makeCamera(holder) {
     view.y = Number(node.dataset.y) - view.h / 2;
     apply();
   }
-  return { attach, fit, centre };
+  return { attach, fit, begin, centre };
 }
 
 const idOf = (state, op) => (state.open.has(op.subgraph.id) ? op.name : `#${op.subgraph.id}`);
@@ -143,7 +154,7 @@ function drawGraph(plan, ops, state, picture, camera, choose, fit) {
   const element = svg("svg", { class: "surface", height: 560, tabindex: "0", role: "group", "aria-label": "Graph of the plan", viewBox: "0 0 100 100", preserveAspectRatio: "xMidYMid meet" }, lines, boxes);
   clear(picture, element);
   camera.attach(element, size);
-  if (fit) camera.fit();
+  if (fit) camera.begin();
 }
 
 function drawDetails(plan, ops, state, details, toggle) {

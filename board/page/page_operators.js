@@ -1,7 +1,7 @@
 // Where time goes by op: types in a chart, ops in a table.
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
-import { h, clear, table, bars, empty, number, ms, percent, bytes, colourOf, deviceColour } from "/dom.js";
+import { h, clear, table, bars, empty, number, ms, planned, percent, bytes, colourOf, deviceColour } from "/dom.js";
 
 const GROUPS = [["by_type", "type"], ["by_op", "op"], ["by_subgraph", "subgraph"], ["by_device", "device"]];
 
@@ -31,14 +31,15 @@ function opTable(ops, details) {
   const per = (name, key, unit) => ({ name, number: true, value: (o) => o[key] || null, show: (o) => (o[key] ? number(o[key] / unit, 3) : "–") });
   return table([
     { name: "op", value: (o) => o.name },
-    { name: "type", value: (o) => o.op, show: (o) => h("span", {}, o.op, " ", o.inserted && h("span", { class: "tag", title: "put there by the planner" }, "inserted")) },
-    { name: "device", value: (o) => o.device }, { name: "phase", value: (o) => o.phase }, { name: "subgraph", value: (o) => o.subgraph },
     { name: "a step", number: true, value: (o) => o.total_ms, show: (o) => ms(o.total_ms) },
-    { name: "self", number: true, value: (o) => o.self_ms, show: (o) => ms(o.self_ms) },
     { name: "share", number: true, value: (o) => o.share, show: (o) => percent(o.share) },
-    { name: "planned", number: true, value: (o) => o.planned_ms, show: (o) => ms(o.planned_ms) },
+    { name: "type", value: (o) => o.op, show: (o) => h("span", {}, o.op, " ", o.inserted && h("span", { class: "tag", title: "put there by the planner" }, "inserted")) },
+    { name: "device", value: (o) => o.device }, { name: "phase", value: (o) => o.phase },
+    { name: "self", number: true, value: (o) => o.self_ms, show: (o) => ms(o.self_ms) },
+    { name: "planned", number: true, value: (o) => o.planned_ms, show: (o) => planned(o.planned_ms) },
     { name: "runs", number: true, value: (o) => o.count }, per("GFLOP/s", "flops_per_s", 1e9), per("GB/s", "bytes_per_s", 1e9),
-    { name: "of the peak", number: true, value: (o) => o.reached, show: (o) => percent(o.reached || null) },
-  ], ops, { label: "Ops", sort: 5, onrow: (op) => clear(details, h("h2", {}, op.name), h("dl", {}, [["reads", op.inputs], ["makes", op.outputs], ["attributes", op.attributes],
+    { name: "of the peak", number: true, value: (o) => o.reached, show: (o) => (o.reached > 1 ? "beyond" : percent(o.reached || null)) },
+    { name: "subgraph", value: (o) => o.subgraph },
+  ], ops, { label: "Ops", sort: 1, onrow: (op) => clear(details, h("h2", {}, op.name), h("dl", {}, [["reads", op.inputs], ["makes", op.outputs], ["attributes", op.attributes],
     ["read and written", `${bytes(op.bytes_per_s * op.self_ms * 1e-3, true)} a step`]].filter(([, text]) => text).map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]))) });
 }

@@ -1,7 +1,7 @@
 // The step trace: where the time of each recorded step went, over all devices; curves over steps; any step in detail.
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
-import { h, clear, table, empty, svg, bytes, ms, percent, colour, tip } from "/dom.js";
+import { h, clear, table, empty, svg, bytes, ms, planned, percent, colour, tip } from "/dom.js";
 import { CAUSES, curvesCard } from "/steps_curves.js";
 import { figures, microSteps, overlaps, oneStep } from "/steps_detail.js";
 
@@ -98,7 +98,7 @@ function subgraphs(profile) {
     { name: "device", value: (s) => s.device }, { name: "lane", value: (s) => s.lane.replaceAll("_", " ") },
     { name: "a step", number: true, value: (s) => s.ms, show: (s) => ms(s.ms) },
     { name: "on the critical path", number: true, value: (s) => s.critical_path_ms, show: (s) => ms(s.critical_path_ms) },
-    { name: "planned", number: true, value: (s) => s.planned_ms, show: (s) => ms(s.planned_ms) },
+    { name: "planned", number: true, value: (s) => s.planned_ms, show: (s) => planned(s.planned_ms) },
     { name: "copied", number: true, value: (s) => s.bytes, show: (s) => (s.bytes === undefined ? "–" : bytes(s.bytes, true)) },
     { name: "hidden", number: true, value: (s) => s.hidden, show: (s) => (s.hidden === undefined ? "–" : percent(s.hidden)) },
   ], profile.subgraphs, { label: "Subgraphs and copies", sort: 4 }));

@@ -80,8 +80,9 @@ def text_of(page):
 
 def as_ms(t):
     """As the page writes a time."""
-    short = lambda x: f"{float(f'{x:.3g}'):.10g}"
-    return f"{t / 1000:.3g} s" if t >= 1000 else f"{short(t)} ms" if t >= 1 or t == 0 else f"{short(t * 1e3)} µs" if t >= 1e-3 else f"{short(t * 1e6)} ns"
+    short = lambda x: float(f"{x:.3g}")
+    unit, per = ("ms", 1) if t == 0 else next(((u, p) for u, p in (("ns", 1e6), ("µs", 1e3), ("ms", 1)) if short(t * p) < 1000), ("s", 1e-3))
+    return f"{t * per:.3g} s" if unit == "s" else f"{short(t * per):.10g} {unit}"
 
 
 def check_numbers(page, served, folder, one, tandem):
