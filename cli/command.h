@@ -43,6 +43,7 @@ struct td_arguments {
     const td_command *command;
     FILE *out;    /* where results go */
     FILE *errors; /* and what the engine has to say besides */
+    bool *said;   /* set: what ends the command is said already (td_program_say) */
     int32_t n_words, n_given;
     const char *words[TD_MOST_ARGUMENTS]; /* what is not an option, in order */
     struct {
@@ -74,6 +75,8 @@ td_status *td_arguments_config(const td_arguments *arguments, td_config **out_co
 
 /* The whole program but for process-wide set-up: returns the exit code. Results go to `out`, errors to `errors`. */
 int td_program(int argc, char **argv, FILE *out, FILE *errors);
+/* What ends a command, as td_program says it at the end: where that would be too late. */
+void td_program_say(const td_status *status, FILE *errors);
 /* 0, 1, 2, 3 or 130. */
 int td_exit_code(const td_status *status);
 

@@ -180,6 +180,12 @@ static td_status *run(const td_arguments *arguments)
         more = td_distributed_go_on(&j.distributed, td_config_root(config), &status, &j.loss);
     }
     clear(&j);
+    /* all ranks of a job that was stopped end with 130, at which mpirun may end the slowest: so who speaks does before they leave */
+    if (j.distributed.job && j.distributed.leads && td_status_code(status) == TD_CANCELLED) {
+        fflush(arguments->out);
+        td_program_say(status, arguments->errors);
+        *arguments->said = true;
+    }
     td_distributed_close(&j.distributed, status);
     td_free(j.run);
     td_free(j.loss);

@@ -239,6 +239,7 @@ void td_distributed_plan_options(td_section root, td_train_options *options, td_
         return;
     job->workers = job->replicas = options->replicas > 1 ? options->replicas : 1;
     const int64_t ahead = read_ahead(root);
+    job->asks_ahead = ahead == 0 && td_section_size(root, "ps.cache") <= 0;
     job->windows = 1 + (int32_t)(ahead == TD_JOB_ASYNC ? TD_REMOTE_ASYNC_LATE : ahead);
     options->replicas = 1;
     options->remote = job;

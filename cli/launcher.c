@@ -1,6 +1,7 @@
 /* See cli/launcher.h. */
 #include "cli/launcher.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,16 +57,34 @@ static bool asks_for_recovery(const char *words, size_t bytes)
     return false;
 }
 
+/* 0: it is not among this process's ancestors. */
+static long find_launcher(void)
+{
+    long pid = (long)getppid();
+    for (int i = 0; i < MOST_ANCESTORS && pid > 1; i++, pid = parent_of(pid))
+        if (is_launcher(pid))
+            return pid;
+    return 0;
+}
+
 bool td_launcher_leaves_others(void)
 {
     const char *told = getenv("OMPI_MCA_orte_enable_recovery");
+    char words[MOST_BYTES];
     if (told)
         return !strcmp(told, "1") || !strcmp(told, "true");
-    long pid = (long)getppid();
-    for (int i = 0; i < MOST_ANCESTORS && pid > 1; i++, pid = parent_of(pid)) {
-        char words[MOST_BYTES];
-        if (is_launcher(pid))
-            return asks_for_recovery(words, read_of(pid, "cmdline", words, sizeof words));
-    }
-    return false;
+    const long pid = find_launcher();
+    return pid && asks_for_recovery(words, read_of(pid, "cmdline", words, sizeof words));
+}
+
+bool td_launcher_shows(int descriptor)
+{
+    char path[64];
+    const long pid = find_launcher();
+    (void)snprintf(path, sizeof path, "/proc/%ld/fd/%d", pid, descriptor);
+    const int stream = pid ? open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) : -1;
+    const bool shows = stream >= 0 && isatty(stream);
+    if (stream >= 0)
+        close(stream);
+    return shows;
 }

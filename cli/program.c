@@ -108,7 +108,7 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static td_status *run(int argc, char **argv, FILE *out, FILE *errors)
+static td_status *run(int argc, char **argv, FILE *out, FILE *errors, bool *said)
 {
     if (argc < 2)
         return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "no command given"), "see: tandem --help");
@@ -129,20 +129,28 @@ static td_status *run(int argc, char **argv, FILE *out, FILE *errors)
     }
     td_arguments arguments = {.out = out, .errors = errors};
     TD_TRY(td_arguments_read(command, argc - 2, argv + 2, &arguments));
+    arguments.said = said;
     return command->run(&arguments);
+}
+
+void td_program_say(const td_status *status, FILE *errors)
+{
+    fprintf(errors, "%standem:%s %s\n", td_colour_on(errors, TD_COLOUR_RED), td_colour_on(errors, TD_COLOUR_NONE),
+            td_status_message(status));
+    if (td_log_wants(TD_LOG_DEBUG))
+        fprintf(errors, "  debug: %s\n", td_status_trace(status));
+    fflush(errors);
 }
 
 int td_program(int argc, char **argv, FILE *out, FILE *errors)
 {
-    td_status *status = run(argc, argv, out, errors);
+    bool said = false;
+    td_status *status = run(argc, argv, out, errors, &said);
     const bool failed = fflush(out) != 0;
     if (!status && (failed || ferror(out)))
         status = td_file_error("standard output", "write", failed ? errno : EIO);
-    if (status)
-        fprintf(errors, "%standem:%s %s\n", td_colour_on(errors, TD_COLOUR_RED), td_colour_on(errors, TD_COLOUR_NONE),
-                td_status_message(status));
-    if (status && td_log_wants(TD_LOG_DEBUG))
-        fprintf(errors, "  debug: %s\n", td_status_trace(status));
+    if (status && !said)
+        td_program_say(status, errors);
     td_log_set(NULL, NULL, TD_LOG_NULL);
     int code = td_exit_code(status);
     td_status_destroy(status);

@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include "base/string.h"
+#include "cli/launcher.h"
+#include "tandem/job.h"
 
 bool td_stream_is_terminal(FILE *stream)
 {
     int descriptor = stream ? fileno(stream) : -1;
-    return descriptor >= 0 && isatty(descriptor);
+    return descriptor >= 0 && isatty(descriptor) && (!td_job_is_wanted() || td_launcher_shows(descriptor));
 }
 
 /* 0: not known, or as wide as one likes. */

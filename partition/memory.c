@@ -333,7 +333,9 @@ td_status *td_pass_memory(td_plan *plan, const td_plan_request *request)
     td_users u = {0};
     bool *kept = NULL;
     td_status *status = NULL;
-    plan->pipelined = !request->options->no_pipeline && uses_several_lanes(plan);
+    /* whoever asks for the rows of the next window while this one ends has to know it by then */
+    const bool asks_ahead = request->asks_ahead && plan->training && plan->n_served;
+    plan->pipelined = !request->options->no_pipeline && (asks_ahead || uses_several_lanes(plan));
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         choose_storage(plan, v);
     choose_views(plan);

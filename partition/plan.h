@@ -185,6 +185,7 @@ typedef struct td_plan_request {
     int64_t host_memory_bytes; /* the most that this process may have; 0: unknown */
     int32_t replicas;          /* of the job that options->remote stands for, of all ranks; 0 without */
     bool alone;                /* options->remote stands for none: this process owns its hash tables itself */
+    bool asks_ahead;           /* it asks for the rows of the next window while one ends */
     int32_t workers, worker;   /* of that job; which one plans */
 } td_plan_request;
 

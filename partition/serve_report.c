@@ -1,24 +1,21 @@
 /* What a plan says of the tables that servers own: see td_plan_served_table. */
 #include "partition/plan.h"
 
-/* An array: a bit that says whether the row has begun. A hash table: its key, 4-byte slots of which at least 71 % are taken, a bit
- * that says so; where rules need them, 4 bytes each for the last use and for how often, and of the rows that go next, a 32nd (up to
- * two with LFU), 24 bytes in arrays that grow by doubling. */
+/* An array: a bit that says whether the row has begun. A hash table: its key, 4-byte places of which at least 82.5 % are taken, a bit
+ * that says so (ps/key_index.h); where rules need them, 2 or 3 bytes for the last use and one for how often (ps/key_marks.h), and
+ * of the rows that go next, up to two 256ths, 16 bytes (ps/victims.h). */
 static double overhead_of(const td_plan_served *served)
 {
+    enum { COARSE = (1 << 15) - 1 };
     const td_hash_options *hash = &served->hash;
-    const double bit = 1.0 / 8, victims = 2 * 24.0 / 32;
+    const double bit = 1.0 / 8, victims = 2 * 16.0 / 256;
     const bool often = hash->capacity && hash->evict == TD_EVICT_LEAST_OFTEN;
     if (!served->hashed)
         return bit;
-    double bytes = 8 + 4 / 0.71 + bit;
+    double bytes = 8 + 4 / 0.825 + bit;
     if (hash->capacity || hash->live)
-        bytes += 4;
-    if (hash->live)
-        bytes += victims;
-    if (hash->capacity)
-        bytes += often ? 4 + 2 * victims : victims;
-    return bytes;
+        bytes += often && hash->live <= COARSE ? 2 : 3;
+    return bytes + often + (hash->live > 0) * victims + (hash->capacity > 0) * victims;
 }
 
 bool td_plan_served_table(const td_plan *plan, int32_t index, td_plan_served_summary *out_table)

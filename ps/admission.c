@@ -11,8 +11,10 @@ td_status *td_shard_init_admission(td_shard *shard)
     shard->draws = td_philox_key_of(shard->definition.seed, "admission", shard->definition.name);
     if (hash->admit_count <= 1)
         return NULL;
-    const td_key_policy policy = {
-        .capacity = hash->capacity, .live = hash->live, .parts = td_shard_parts(&shard->definition), .counts = true};
+    const td_key_policy policy = {.capacity = hash->capacity,
+                                  .live = hash->live,
+                                  .parts = td_shard_parts(&shard->definition),
+                                  .most_count = hash->admit_count > TD_MOST_OFTEN ? UINT32_MAX : TD_MOST_OFTEN};
     return td_key_set_init(&shard->waiting, &policy, shard->most_slots);
 }
 
@@ -34,7 +36,7 @@ td_status *td_shard_admit(td_shard *shard, int64_t key, bool *out_admitted)
     *out_admitted = false;
     if (least > 1) {
         TD_TRY(td_key_set_name(&shard->waiting, key, shard->windows + 1, &slot, &is_new));
-        if (shard->waiting.counts[slot] < least)
+        if (td_key_marks_count(&shard->waiting.marks, slot) < least)
             return NULL;
     }
     *out_admitted = is_drawn(shard, key);

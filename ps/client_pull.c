@@ -1,5 +1,8 @@
 /* Pulls of a worker: a question to each server with the keys that are its own, and the rows of all answers to where they are
- * wanted. */
+ * wanted.
+ *
+ * What the next pull will want may be asked for before its place is free (td_client_ask_ahead): the servers answer once they have
+ * applied what was pushed by then, and the rows wait in memory of messages. The pull that comes looks whether its keys are those. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -86,7 +89,7 @@ static td_status *take_answer(td_job *job, const td_remote_part *parts, int32_t 
 }
 
 /* One part's rows lie one after another: they are brought straight to where they are wanted, unless servers of this host write
- * them into memory of ours. */
+ * them into memory of ours, or that place is not free yet. */
 static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_t n, char **out_rows)
 {
     bool all_far = true;
@@ -95,27 +98,28 @@ static td_status *room_for_rows(td_job *job, const td_remote_part *parts, int32_
                   !td_comm_is_near(job->comm, job->server_ranks[s]);
     *out_rows = parts[0].rows;
     /* in a job that goes on after losses late bytes may come, which must find memory of messages */
-    return n > 1 || !all_far || job->options.recover
+    return n > 1 || !all_far || job->options.recover || !*out_rows
                ? td_client_room(job, TD_ROOM_PULL_ROWS, td_client_rows_bytes(job->servers, bytes_of(job, parts, n)),
                                 out_rows)
                : NULL;
 }
 
-static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n, bool begin, td_round *r)
+static td_status *ask(td_job *job, const td_remote_part *parts, int32_t n, bool begin, td_round *r)
 {
     int64_t keys = 0;
     char *questions = NULL, *answers = NULL;
+    TD_TRY(td_client_begin_round(job, n, r));
     td_client_cut(job, parts, n, false, r);
     for (int32_t p = 0; p < n; p++)
         keys += parts[p].n;
     TD_TRY(td_client_room(job, TD_ROOM_PULL_KEYS, td_client_pull_bytes(job->servers, n, keys), &questions));
     TD_TRY(room_for_rows(job, parts, n, &answers));
-    const bool spreads = answers != parts[0].rows;
+    r->spreads = answers != parts[0].rows;
     const int64_t ahead = begin ? job->options.ahead : 0, needed = job->pushed > ahead ? job->pushed - ahead : 0;
     for (int32_t s = 0; s < job->servers; s++) {
         const int32_t rank = job->server_ranks[s];
         const td_stretch *of = &r->stretches[(int64_t)s * n];
-        const bool in_pieces = spreads && (rank == td_comm_rank(job->comm) || td_comm_is_near(job->comm, rank));
+        const bool in_pieces = r->spreads && (rank == td_comm_rank(job->comm) || td_comm_is_near(job->comm, rank));
         const int64_t question = write_pull(parts, n, of, questions);
         const int64_t answer = answer_bytes(job, parts, n, of) + (in_pieces ? TD_PIECES_HEAD : 0);
         const uint64_t number = td_job_next_question(job);
@@ -125,7 +129,7 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
                                     .data = answers,
                                     .bytes = answer,
                                     .least = answer,
-                                    .buffer = spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
+                                    .buffer = r->spreads ? &job->rooms[TD_ROOM_PULL_ROWS] : NULL};
         r->questions[s] = (td_parcel){
             .peer = rank,
             .kind = TD_ASK_PULL,
@@ -140,18 +144,60 @@ static td_status *pull_round(td_job *job, const td_remote_part *parts, int32_t n
         td_comm_receive(job->comm, &r->answers[s]);
         td_comm_send(job->comm, &r->questions[s]);
         questions += question;
-        answers += spreads ? td_pieces_aligned(answer) : answer;
+        answers += r->spreads ? td_pieces_aligned(answer) : answer;
     }
     r->under_way = true;
+    return NULL;
+}
+
+static td_status *take(td_job *job, const td_remote_part *parts, int32_t n, bool begin, const td_round *r)
+{
     const bool counts = begin && job->options.ahead; /* how far behind the rows are, which the message says */
     for (int32_t s = 0; s < job->servers; s++) {
-        if (spreads)
+        if (r->spreads)
             TD_TRY(take_answer(job, parts, n, r, s));
-        if (!spreads || counts)
+        if (!r->spreads || counts)
             TD_TRY(td_comm_wait(job->comm, &r->answers[s]));
         if (counts)
             td_record_sample(TD_RECORD_STALENESS, td_record_current.id, td_record_current.step, r->answers[s].words[0]);
     }
+    return NULL;
+}
+
+/* ---- asking ahead -------------------------------------------------------------------------------------------------------------- */
+
+static bool asks_the_same(const td_remote_part *part, const td_parcel *question, int32_t n, int32_t p,
+                          const td_stretch *of)
+{
+    const td_wire_part *wire = question->data;
+    const int64_t *keys = (const int64_t *)(wire + n);
+    for (int32_t before = 0; before < p; before++)
+        keys += wire[before].n;
+    return wire[p].table == part->table && of->first + of->n <= part->n &&
+           (!of->n || memcmp(keys, part->keys + of->first, (size_t)of->n * sizeof *keys) == 0);
+}
+
+/* Whether the round that was asked ahead is of these keys. */
+static bool was_asked(const td_job *job, const td_remote_part *parts, int32_t n, bool begin, const td_round *r)
+{
+    bool same = r->ahead == n && begin;
+    for (int32_t p = 0; p < n && same; p++) {
+        int64_t keys = 0;
+        for (int32_t s = 0; s < job->servers && same; s++) {
+            const td_stretch *of = &r->stretches[(int64_t)s * n + p];
+            same = asks_the_same(&parts[p], &r->questions[s], n, p, of);
+            keys += of->n;
+        }
+        same = same && keys == parts[p].n;
+    }
+    return same;
+}
+
+td_status *td_client_ask_ahead(void *self, const td_remote_part *parts, int32_t n)
+{
+    td_job *job = self;
+    TD_TRY(ask(job, parts, n, true, &job->pulling));
+    job->pulling.ahead = n;
     return NULL;
 }
 
@@ -161,8 +207,11 @@ td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bo
     const uint64_t from = td_record_begin();
     if (!n)
         return NULL;
-    TD_TRY(td_client_begin_round(job, n, &job->pulling));
-    td_status *status = pull_round(job, parts, n, begin, &job->pulling);
+    const bool asked = was_asked(job, parts, n, begin, &job->pulling);
+    job->pulling.ahead = 0;
+    td_status *status = asked ? NULL : ask(job, parts, n, begin, &job->pulling);
+    if (!status)
+        status = take(job, parts, n, begin, &job->pulling);
     td_record_end(TD_RECORD_PULL, td_record_current.id, td_record_current.step, from,
                   from ? (uint64_t)bytes_of(job, parts, n) : 0);
     return status;

@@ -57,12 +57,13 @@ typedef struct td_comm_options {
     double notice_s;               /* so long a silence is worth a warning; 0: 2 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
     bool all_far;                  /* ranks of one host are as on hosts of their own: for tests */
-    const atomic_ullong *cut_off;  /* ranks that no letter reaches or comes from, a bit each: for tests. NULL: none */
-    bool recover;                  /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
-    bool adds_up;                  /* td_comm_add_up will be called; not with `recover` */
-    int32_t apart;                 /* the last ranks, which do not call it */
-    int32_t adds_at_once;          /* numbers of a sum in one call of MPI's; 0: 2^28. The same on all ranks */
-    atomic_bool *asked_to_stop;    /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
+    const atomic_ullong *
+        cut_off; /* ranks that no letter reaches or comes from, a bit each, as if for deadline_s: for tests. NULL: none */
+    bool recover;               /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
+    bool adds_up;               /* td_comm_add_up will be called; not with `recover` */
+    int32_t apart;              /* the last ranks, which do not call it */
+    int32_t adds_at_once;       /* numbers of a sum in one call of MPI's; 0: 2^28. The same on all ranks */
+    atomic_bool *asked_to_stop; /* spreads: once it is set on a rank, it is on all soon. NULL: there is none */
 } td_comm_options;
 
 /* One message on its way. The first fields are the caller's; nothing may be touched between start and the end of the wait. */

@@ -33,9 +33,10 @@ typedef enum td_slot_kind { TD_LETTER_IN, TD_LETTER_OUT, TD_CHUNK_IN, TD_CHUNK_O
 typedef struct td_comm_slot {
     td_slot_kind kind;
     td_letter *letter;
-    td_parcel *parcel;   /* NULL: a letter of this thread's own, or nobody waits any more */
-    td_arrival *arrival; /* of a TD_CHUNK_IN that nobody waited for when it began */
-    const void *at;      /* of a chunk: its bytes, which are callers' */
+    td_parcel *parcel; /* NULL: a letter of this thread's own, or nobody waits any more */
+    td_arrival *
+        arrival; /* of a TD_CHUNK_IN that nobody waited for when it began; alone: it goes when MPI is through with it */
+    const void *at; /* of a chunk: its bytes, which are callers' */
     int64_t bytes;
     void *copy; /* of a chunk that is sent: a copy of them instead, owned */
 } td_comm_slot;
@@ -81,6 +82,7 @@ typedef struct td_comm_engine {
 void td_engine_note(td_comm_engine *e, td_status *status);
 /* An error of the job rather than of this rank. */
 void td_engine_note_of_all(td_comm_engine *e, td_status *status);
+bool td_engine_is_cut_off(const td_comm_engine *e, int32_t peer);
 /* Ready for letters. */
 void td_engine_open_letters(td_comm_engine *e);
 /* A letter of this thread's own, without bytes or with a few. */

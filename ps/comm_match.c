@@ -177,6 +177,22 @@ void td_comm_free_arrival(td_comm *comm, td_arrival *arrival)
     comm->idle = arrival;
 }
 
+void td_comm_disown(td_comm *comm, td_arrival *arrival)
+{
+    td_arrival **at = &comm->arrived;
+    while (*at && *at != arrival)
+        at = &(*at)->next;
+    if (*at)
+        *at = arrival->next;
+    arrival->claimed = NULL;
+}
+
+void td_comm_end_chunk(td_comm *comm, td_arrival *arrival)
+{
+    if (--arrival->chunks == 0)
+        td_comm_free_arrival(comm, arrival);
+}
+
 void td_comm_free_request(td_comm *comm, td_request *request)
 {
     if (!request)

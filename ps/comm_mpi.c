@@ -73,7 +73,7 @@ static void add(td_comm_engine *e, MPI_Request request, td_comm_slot what)
     e->slots[e->n++] = what;
 }
 
-static bool is_cut_off(const td_comm_engine *e, int32_t peer)
+bool td_engine_is_cut_off(const td_comm_engine *e, int32_t peer)
 {
     return e->comm->options.cut_off && atomic_load(e->comm->options.cut_off) >> peer & 1;
 }
@@ -96,7 +96,7 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     MPI_Request request;
     letter->step = atomic_load_explicit(&e->comm->step, memory_order_relaxed);
     letter->epoch = e->comm->epoch;
-    if (is_cut_off(e, peer)) {
+    if (td_engine_is_cut_off(e, peer)) {
         e->free_letters[e->n_free++] = letter;
         return;
     }
@@ -420,7 +420,7 @@ static void take_letter(td_comm_engine *e, int32_t peer, const td_letter *letter
 {
     int bytes = 0;
     MPI_Get_count(status, MPI_BYTE, &bytes);
-    if (is_cut_off(e, peer))
+    if (td_engine_is_cut_off(e, peer))
         return;
     if (!is_letter(letter, bytes))
         td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s (rank %d on %s) sends %d bytes that are no letter",
@@ -436,6 +436,10 @@ static void take_ended(td_comm_engine *e, const td_comm_slot *what, const MPI_St
     const int32_t peer = letter_in ? status->MPI_SOURCE : what->parcel ? what->parcel->peer : -1;
     const bool failed = code == MPI_ERR_IN_STATUS && status->MPI_ERROR != MPI_SUCCESS;
     td_free(what->copy);
+    if (what->arrival && !what->parcel) {
+        td_comm_end_chunk(e->comm, what->arrival);
+        return;
+    }
     if (failed && (letter_in || what->parcel))
         note_mpi(e, status->MPI_ERROR, "exchange messages with", peer);
     if (letter_in) {
@@ -489,8 +493,14 @@ void td_engine_cancel(td_comm_engine *e)
 
 void td_engine_close_messages(td_comm_engine *e)
 {
-    for (int64_t i = 0; i < e->n; i++)
-        td_free(e->slots[i].copy);
+    pthread_mutex_lock(&e->comm->mutex);
+    for (int64_t i = 0; i < e->n; i++) {
+        const td_comm_slot *slot = &e->slots[i];
+        td_free(slot->copy);
+        if (slot->arrival && !slot->parcel)
+            td_comm_end_chunk(e->comm, slot->arrival);
+    }
+    pthread_mutex_unlock(&e->comm->mutex);
     td_free(e->requests);
     td_free(e->slots);
     td_free(e->indices);

@@ -163,7 +163,8 @@ static void watch(td_comm_engine *e, int64_t now)
         td_peer *peer = &comm->peers[r];
         if (r == comm->rank || peer->left || peer->lost)
             continue;
-        double silence = (double)(now - peer->heard_ns) / 1e9;
+        const double silence =
+            td_engine_is_cut_off(e, r) ? comm->options.deadline_s + 1 : (double)(now - peer->heard_ns) / 1e9;
         (void)snprintf(why, sizeof why, "not heard of for %.0f s", silence);
         if (!peer->ended_ns && has_ended(peer))
             peer->ended_ns = now; /* what it sent last is still to be read */

@@ -119,6 +119,15 @@ static void note_loss(td_comm_engine *e, uint64_t new)
     pthread_cond_broadcast(&comm->changed);
 }
 
+/* A message from a rank that is lost, which nobody had asked for, will not be whole: its room is another's once MPI is through with the
+ * chunks that it still may write there. */
+static void abandon(td_comm_engine *e, td_comm_slot *slot)
+{
+    td_comm_disown(e->comm, slot->arrival);
+    slot->arrival->chunks++;
+    slot->parcel = NULL;
+}
+
 /* Lets go of what is under way and belongs to callers, as far as MPI is through with it. True: all of it. */
 static bool drain(td_comm_engine *e)
 {
@@ -130,12 +139,14 @@ static bool drain(td_comm_engine *e)
         bool lost = e->comm->lost & bit(slot->parcel->peer);
         if (lost && slot->kind == TD_CHUNK_IN)
             MPI_Cancel(&e->requests[i]);
+        if (lost && slot->arrival) {
+            abandon(e, slot);
+            continue;
+        }
         if (lost && slot->at) /* MPI may have it still */
             lost = td_comm_hold(e->comm, slot->at, slot->bytes);
-        if (lost || slot->kind == TD_LETTER_OUT) { /* a letter is a copy */
+        if (lost || slot->kind == TD_LETTER_OUT) /* a letter is a copy */
             slot->parcel = NULL;
-            slot->arrival = NULL;
-        }
         all = all && (!slot->parcel || slot->arrival);
     }
     return all;

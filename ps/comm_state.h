@@ -55,6 +55,7 @@ typedef struct td_arrival {
     void *room; /* owned: bytes that were not lent lie here */
     int64_t room_bytes;
     uint32_t epoch;
+    int32_t chunks; /* of a rank that was lost: so many of them MPI may still write */
     struct td_arrival *next;
 } td_arrival;
 
@@ -115,6 +116,10 @@ void td_comm_free_held(td_comm *comm);
 /* Under the mutex: an arrival for `bytes` that are not lent; NULL: out of memory. And its end. */
 td_arrival *td_comm_take_arrival(td_comm *comm, int64_t bytes);
 void td_comm_free_arrival(td_comm *comm, td_arrival *arrival);
+/* Under the mutex: it is in no list any more, and nobody waits for it. */
+void td_comm_disown(td_comm *comm, td_arrival *arrival);
+/* Under the mutex: MPI is through with a chunk of one that was disowned. */
+void td_comm_end_chunk(td_comm *comm, td_arrival *arrival);
 /* Under the mutex: the parcel of a wait that a letter answers, taken out of `expected`; NULL: none. */
 td_parcel *td_comm_take_expected(td_comm *comm, int32_t peer, uint32_t kind, uint64_t number);
 /* Under the mutex: a message that nobody waits for yet begins, and is complete. */

@@ -25,6 +25,8 @@ typedef struct td_round {
     td_stretch *stretches;          /* [servers, parts] */
     int64_t most_parts;
     bool under_way; /* servers may still read the questions */
+    bool spreads;   /* a pull: its answers come into memory of messages */
+    int32_t ahead;  /* a pull: of so many parts that nobody has taken yet; 0: somebody has */
 } td_round;
 
 /* Memory for messages. */
@@ -135,6 +137,8 @@ static inline int64_t td_client_round_bytes(int32_t servers, int32_t n)
 /* ---- client_pull.c, client_push.c, client_rows.c: functions of td_remote ---- */
 /* Rows from their owners, all of them. */
 td_status *td_client_pull(void *self, const td_remote_part *parts, int32_t n, bool begin) TD_MUST_USE;
+/* Begins the next pull of these keys, for training, where workers are in step. */
+td_status *td_client_ask_ahead(void *self, const td_remote_part *parts, int32_t n) TD_MUST_USE;
 td_status *td_client_push(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place) TD_MUST_USE;
 td_status *td_client_offer(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place,
                            td_exact *const *out_squares) TD_MUST_USE;

@@ -5,9 +5,12 @@
 
 #include "base/memory.h"
 
-static bool is_dated(const td_key_policy *policy)
+/* Where both are kept, two bytes do for the last use, unless `live` looks further back. */
+static int32_t used_bytes(const td_key_policy *policy)
 {
-    return policy->capacity || policy->live || policy->always_dated;
+    if (!policy->capacity && !policy->live)
+        return 0;
+    return policy->by_count && policy->live <= TD_COARSE_WINDOWS ? 2 : 3;
 }
 
 static td_status *init_rules(td_key_set *set)
@@ -21,29 +24,17 @@ static td_status *init_rules(td_key_set *set)
     return TD_NEW(set->in_part, policy->parts);
 }
 
-static size_t marks_bytes(const td_key_set *set)
-{
-    return (size_t)set->index.most_slots * sizeof *set->used;
-}
-
 td_status *td_key_set_init(td_key_set *set, const td_key_policy *policy, int64_t most_slots)
 {
     *set = (td_key_set){.policy = *policy};
     TD_TRY(td_key_index_init(&set->index, most_slots));
     TD_TRY(init_rules(set));
-    if (is_dated(policy))
-        set->used = td_reserve(marks_bytes(set));
-    if (policy->counts)
-        set->counts = td_reserve(marks_bytes(set));
-    if ((!is_dated(policy) || set->used) && (!policy->counts || set->counts))
-        return NULL;
-    return TD_ERROR(TD_OUT_OF_MEMORY, "no address space for %lld keys", (long long)most_slots);
+    return td_key_marks_init(&set->marks, used_bytes(policy), policy->most_count, most_slots);
 }
 
 void td_key_set_deinit(td_key_set *set)
 {
-    td_unreserve(set->used, marks_bytes(set));
-    td_unreserve(set->counts, marks_bytes(set));
+    td_key_marks_deinit(&set->marks);
     if (set->index.places || set->index.keys)
         td_key_index_deinit(&set->index);
     td_victims_deinit(&set->oldest);
@@ -55,10 +46,7 @@ void td_key_set_deinit(td_key_set *set)
 td_status *td_key_set_clear(td_key_set *set)
 {
     TD_TRY(td_key_index_clear(&set->index));
-    if (set->used)
-        td_reserve_drop(set->used, marks_bytes(set));
-    if (set->counts)
-        td_reserve_drop(set->counts, marks_bytes(set));
+    td_key_marks_clear(&set->marks);
     if (set->in_part)
         memset(set->in_part, 0, (size_t)set->policy.parts * sizeof *set->in_part);
     td_victims_forget(&set->oldest);
@@ -70,13 +58,12 @@ td_status *td_key_set_clear(td_key_set *set)
 
 static td_victim_view by_use(const td_key_set *set)
 {
-    return (td_victim_view){.index = &set->index, .used = set->used};
+    return (td_victim_view){.index = &set->index, .marks = &set->marks};
 }
 
 static td_victim_view by_rank(const td_key_set *set)
 {
-    return (td_victim_view){
-        .index = &set->index, .used = set->used, .counts = set->policy.by_count ? set->counts : NULL};
+    return (td_victim_view){.index = &set->index, .marks = &set->marks, .by_count = set->policy.by_count};
 }
 
 static void touch(td_key_set *set, int64_t slot)
@@ -88,13 +75,25 @@ static void touch(td_key_set *set, int64_t slot)
         td_victims_touch(&set->beyond, &rank, slot);
 }
 
+static void forget(td_key_set *set)
+{
+    td_victims_forget(&set->oldest);
+    td_victims_forget(&set->beyond);
+}
+
+/* Ranks are distances from a base, which moves. */
+static void advance(td_key_set *set, uint32_t now)
+{
+    if (td_key_marks_advance(&set->marks, now, set->index.n_slots))
+        forget(set);
+}
+
 static td_status *take(td_key_set *set, int64_t key, int64_t *out_slot, bool *out_new)
 {
     TD_TRY(td_key_index_take(&set->index, key, out_slot, out_new));
     if (!*out_new)
         return NULL;
-    if (set->counts)
-        set->counts[*out_slot] = 0;
+    td_key_marks_set_count(&set->marks, *out_slot, 0);
     if (set->in_part)
         set->in_part[td_key_part(key, set->policy.parts)]++;
     return NULL;
@@ -102,11 +101,10 @@ static td_status *take(td_key_set *set, int64_t key, int64_t *out_slot, bool *ou
 
 td_status *td_key_set_name(td_key_set *set, int64_t key, uint32_t now, int64_t *out_slot, bool *out_new)
 {
+    advance(set, now);
     TD_TRY(take(set, key, out_slot, out_new));
-    if (set->used)
-        set->used[*out_slot] = now;
-    if (set->counts && set->counts[*out_slot] < UINT32_MAX)
-        set->counts[*out_slot]++;
+    td_key_marks_set_used(&set->marks, *out_slot, now);
+    td_key_marks_set_count(&set->marks, *out_slot, td_key_marks_count(&set->marks, *out_slot) + 1);
     touch(set, *out_slot);
     return NULL;
 }
@@ -114,13 +112,16 @@ td_status *td_key_set_name(td_key_set *set, int64_t key, uint32_t now, int64_t *
 td_status *td_key_set_put(td_key_set *set, int64_t key, uint32_t used, uint32_t count, int64_t *out_slot, bool *out_new)
 {
     TD_TRY(take(set, key, out_slot, out_new));
-    if (set->used)
-        set->used[*out_slot] = used;
-    if (set->counts)
-        set->counts[*out_slot] = count;
-    td_victims_forget(&set->oldest); /* a past is not what was collected with */
-    td_victims_forget(&set->beyond);
+    td_key_set_mark(set, *out_slot, used, count);
     return NULL;
+}
+
+void td_key_set_mark(td_key_set *set, int64_t slot, uint32_t used, uint32_t count)
+{
+    advance(set, used);
+    td_key_marks_set_used(&set->marks, slot, used);
+    td_key_marks_set_count(&set->marks, slot, count);
+    forget(set); /* a past is not what was collected with */
 }
 
 bool td_key_set_remove(td_key_set *set, int64_t key)
@@ -146,8 +147,9 @@ td_status *td_key_set_leaving(td_key_set *set, uint32_t now, int64_t *out_slot)
     const td_key_policy *policy = &set->policy;
     const td_victim_view use = by_use(set), rank = by_rank(set);
     *out_slot = TD_NO_SLOT;
-    if (policy->live && now > policy->live)
-        TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(now - policy->live), out_slot));
+    advance(set, now);
+    if (policy->live && now > policy->live + set->marks.base)
+        TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(now - policy->live) - set->marks.base, out_slot));
     for (int32_t p = 0; set->in_part && *out_slot < 0 && p < policy->parts; p++)
         if (set->in_part[p] > most_in_part(policy, p))
             TD_TRY(td_victims_first(&set->beyond, &rank, p, UINT32_MAX, out_slot));
@@ -156,7 +158,7 @@ td_status *td_key_set_leaving(td_key_set *set, uint32_t now, int64_t *out_slot)
 
 int64_t td_key_set_bytes(const td_key_set *set)
 {
-    const int64_t marks = (set->used != NULL) + (set->counts != NULL);
-    return td_key_index_bytes(&set->index) + marks * set->index.n_slots * (int64_t)sizeof *set->used +
-           td_victims_bytes(&set->oldest) + td_victims_bytes(&set->beyond);
+    const int64_t marks = set->marks.used_bytes + set->marks.count_bytes;
+    return td_key_index_bytes(&set->index) + marks * set->index.n_slots + td_victims_bytes(&set->oldest) +
+           td_victims_bytes(&set->beyond) + (set->in_part ? set->policy.parts * (int64_t)sizeof *set->in_part : 0);
 }

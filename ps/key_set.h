@@ -1,7 +1,8 @@
 /* The keys of a hash table with what is known of their use, and the rules by which keys go again: after so many windows without
  * use, and beyond so many keys. Both are exact at the end of each window, and their order is total, so what is left depends on
  * which windows named which keys alone: not on arrival, nor on how many owners the table has. For that the bound on keys holds
- * for each part of the keys by itself, and an owner has whole parts.
+ * for each part of the keys by itself, and an owner has whole parts. What was named very long ago, or very often, is told apart as far
+ * as key_marks.h says; `live` always is.
  *
  * Not here: rows. Windows are counted from 1; one thread at a time. */
 #ifndef TANDEM_PS_KEY_SET_H
@@ -12,19 +13,22 @@
 /* The most windows that can be counted. */
 #define TD_MOST_WINDOWS (UINT32_MAX - 1)
 
+enum { TD_MOST_OFTEN = 255 /* where counts that order keys stop */ };
+
 typedef struct td_key_policy {
-    int64_t capacity; /* keys of all parts at most; 0: any number */
-    int64_t live;     /* windows in a row without use after which a key goes; 0: it stays */
-    int32_t parts;    /* a power of two */
-    bool counts;      /* how many windows named each key is kept */
-    bool by_count; /* beyond the capacity the keys that were named least often go; otherwise those named longest ago */
-    bool always_dated; /* the last use is kept where no rule needs it */
+    int64_t capacity;    /* keys of all parts at most; 0: any number */
+    int64_t live;        /* windows in a row without use after which a key goes; 0: it stays */
+    int32_t parts;       /* a power of two */
+    uint32_t most_count; /* how many windows named each key is kept, up to so many; 0: it is not */
+    bool
+        by_count; /* beyond the capacity the keys that were named least often go (most_count is 255 then); otherwise those named
+                    * longest ago */
 } td_key_policy;
 
 typedef struct td_key_set {
     td_key_policy policy;
     td_key_index index;
-    uint32_t *used, *counts;   /* of each slot; NULL: not kept */
+    td_key_marks marks;        /* of each slot */
     int64_t *in_part;          /* keys of each; NULL without capacity */
     td_victims oldest, beyond; /* for `live`, in one part; for `capacity` */
 } td_key_set;
@@ -37,6 +41,8 @@ td_status *td_key_set_name(td_key_set *set, int64_t key, uint32_t now, int64_t *
 /* A key with a past: of a checkpoint, or one that was in another set. */
 td_status *td_key_set_put(td_key_set *set, int64_t key, uint32_t used, uint32_t count, int64_t *out_slot,
                           bool *out_new) TD_MUST_USE;
+/* The same of a key that is there, in its slot. */
+void td_key_set_mark(td_key_set *set, int64_t slot, uint32_t used, uint32_t count);
 /* False: it was not there. */
 bool td_key_set_remove(td_key_set *set, int64_t key);
 /* After window `now`: the next key that must go, or TD_NO_SLOT. */

@@ -36,9 +36,9 @@ bool td_shard_has_mark(const td_shard *shard, int32_t array)
 {
     switch (array) {
     case TD_SHARD_USED:
-        return shard->keys.used != NULL;
+        return shard->keys.marks.used_bytes > 0;
     case TD_SHARD_COUNTS:
-        return shard->keys.counts != NULL;
+        return shard->keys.marks.count_bytes > 0;
     case TD_SHARD_WAITING:
         return shard->waiting.index.keys != NULL;
     default:
@@ -54,8 +54,8 @@ static int64_t read_waiting(const td_shard *shard, int64_t *cursor, int64_t most
     int64_t n = 0, slot = td_key_index_next(&set->index, *cursor);
     for (; slot >= 0 && n < most; slot = td_key_index_next(&set->index, slot + 1), n++) {
         out_ids[n] = td_id_of_key(set->index.keys[slot]);
-        out[2 * n] = set->used ? set->used[slot] : 0;
-        out[2 * n + 1] = set->counts[slot];
+        out[2 * n] = td_key_marks_used(&set->marks, slot);
+        out[2 * n + 1] = td_key_marks_count(&set->marks, slot);
     }
     *cursor = slot;
     return n;
@@ -74,7 +74,6 @@ int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, i
                            int64_t *out_ids, void *out_rows)
 {
     const td_key_set *set = &shard->keys;
-    const uint32_t *marks = array == TD_SHARD_USED ? set->used : set->counts;
     int64_t n = 0;
     if (*cursor < 0)
         return 0;
@@ -87,7 +86,8 @@ int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, i
         if (changed && !td_slot_bit(shard->changed, slot))
             continue;
         out_ids[n] = td_id_of_key(set->index.keys[slot]);
-        ((uint32_t *)out_rows)[n++] = marks[slot];
+        ((uint32_t *)out_rows)[n++] =
+            array == TD_SHARD_USED ? td_key_marks_used(&set->marks, slot) : td_key_marks_count(&set->marks, slot);
     }
     *cursor = slot;
     return n;
@@ -99,11 +99,10 @@ static td_status *write_use(td_shard *shard, int32_t array, int64_t id, uint32_t
 {
     td_key_set *set = &shard->keys;
     const int64_t slot = td_key_index_find(&set->index, td_key_of_id(id));
-    uint32_t *marks = array == TD_SHARD_USED ? set->used : set->counts;
     if (slot < 0)
         return TD_ERROR(TD_DATA_ERROR, "table \"%s\": id %" PRId64 " has no row", shard->definition.name, id);
-    if (marks)
-        marks[slot] = mark;
+    const uint32_t used = td_key_marks_used(&set->marks, slot), count = td_key_marks_count(&set->marks, slot);
+    td_key_set_mark(set, slot, array == TD_SHARD_USED ? mark : used, array == TD_SHARD_USED ? count : mark);
     return NULL;
 }
 
@@ -127,8 +126,6 @@ td_status *td_shard_write_mark(td_shard *shard, int32_t array, const int64_t *id
         shard->windows = (uint32_t)windows;
         return NULL;
     }
-    td_victims_forget(&shard->keys.oldest);
-    td_victims_forget(&shard->keys.beyond);
     for (int64_t i = 0; i < n; i++)
         TD_TRY(array == TD_SHARD_WAITING ? write_waiting(shard, ids[i], (const uint32_t *)rows + 2 * i)
                                          : write_use(shard, array, ids[i], ((const uint32_t *)rows)[i]));

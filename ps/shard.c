@@ -55,11 +55,12 @@ int32_t td_shard_parts(const td_shard_definition *d)
 static td_status *reserve_keys(td_shard *shard)
 {
     const td_hash_options *hash = &shard->definition.hash;
+    const bool often = hash->capacity && hash->evict == TD_EVICT_LEAST_OFTEN;
     const td_key_policy policy = {.capacity = hash->capacity,
                                   .live = hash->live,
                                   .parts = td_shard_parts(&shard->definition),
-                                  .counts = hash->evict == TD_EVICT_LEAST_OFTEN,
-                                  .by_count = hash->evict == TD_EVICT_LEAST_OFTEN};
+                                  .most_count = often ? TD_MOST_OFTEN : 0,
+                                  .by_count = often};
     return td_key_set_init(&shard->keys, &policy, shard->most_slots);
 }
 

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "ps/slot_bits.h"
 
-enum { SHARE = 32, LEAST = 32, SLACK = 2 };
+enum { SHARE = 256, LEAST = 4, SLACK = 2 };
 
 td_status *td_victims_init(td_victims *victims, int32_t parts)
 {
@@ -31,17 +31,14 @@ void td_victims_forget(td_victims *victims)
 
 static td_victim victim_of(const td_victim_view *view, int64_t slot)
 {
-    return (td_victim){.count = view->counts ? view->counts[slot] : 0,
-                       .used = view->used[slot],
+    return (td_victim){.rank = td_key_marks_rank(view->marks, slot, view->by_count),
                        .slot = (uint32_t)slot,
                        .key = view->index->keys[slot]};
 }
 
 static bool is_before(const td_victim *a, const td_victim *b)
 {
-    if (a->count != b->count)
-        return a->count < b->count;
-    return a->used != b->used ? a->used < b->used : a->key < b->key;
+    return a->rank != b->rank ? a->rank < b->rank : a->key < b->key;
 }
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------------------- */
@@ -65,14 +62,13 @@ static void sink(td_victim *items, int64_t n, int64_t at, bool last)
     items[at] = item;
 }
 
-static td_status *push(td_victim_heap *heap, const td_victim *item, bool last)
+/* There is room for it. */
+static void push(td_victim_heap *heap, const td_victim *item, bool last)
 {
-    TD_TRY(td_grow(&heap->items, &heap->capacity, heap->n, sizeof *heap->items));
     int64_t at = heap->n++;
     for (; at > 0 && is_above(item, &heap->items[(at - 1) / 2], last); at = (at - 1) / 2)
         heap->items[at] = heap->items[(at - 1) / 2];
     heap->items[at] = *item;
-    return NULL;
 }
 
 static void pop(td_victim_heap *heap)
@@ -91,15 +87,32 @@ static int64_t share_of(const td_victims *victims, const td_victim_view *view)
     return share > LEAST ? share : LEAST;
 }
 
+/* Room for `most` keys of each part, and as many that are used afterwards. */
+static td_status *make_room(td_victims *victims, int64_t most)
+{
+    for (int32_t p = 0; p < victims->parts; p++) {
+        td_victim_heap *heap = &victims->heaps[p];
+        if (heap->capacity >= SLACK * most)
+            continue;
+        td_free(heap->items);
+        heap->items = NULL;
+        heap->capacity = 0;
+        TD_TRY(TD_NEW(heap->items, SLACK * most));
+        heap->capacity = SLACK * most;
+    }
+    return NULL;
+}
+
 static td_status *collect(td_victims *victims, const td_victim_view *view)
 {
     const int64_t most = share_of(victims, view);
     td_victims_forget(victims);
+    TD_TRY(make_room(victims, most));
     for (int64_t slot = td_key_index_next(view->index, 0); slot >= 0; slot = td_key_index_next(view->index, slot + 1)) {
         const td_victim item = victim_of(view, slot);
         td_victim_heap *heap = &victims->heaps[td_key_part(item.key, victims->parts)];
         if (heap->n < most) {
-            TD_TRY(push(heap, &item, true));
+            push(heap, &item, true);
         } else if (is_before(&item, &heap->items[0])) {
             heap->items[0] = item;
             sink(heap->items, heap->n, 0, true);
@@ -122,20 +135,19 @@ void td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t s
     td_victim_heap *heap = &victims->heaps[td_key_part(item.key, victims->parts)];
     if (!heap->is_known || !is_before(&item, &heap->bound))
         return;
-    const bool full = heap->n >= SLACK * share_of(victims, view); /* mostly of what has changed since */
-    td_status *no_room = full ? NULL : push(heap, &item, false);
-    if (full || no_room) { /* all keys are looked at again when one must go */
-        heap->n = 0;
-        heap->is_known = false;
+    if (heap->n < heap->capacity) {
+        push(heap, &item, false);
+        return;
     }
-    td_status_destroy(no_room);
+    heap->n = 0; /* mostly of what has changed since: all keys are looked at again when one must go */
+    heap->is_known = false;
 }
 
 static bool is_current(const td_victim_view *view, const td_victim *item)
 {
     const int64_t slot = item->slot;
     return td_slot_bit(view->index->taken, slot) && view->index->keys[slot] == item->key &&
-           view->used[slot] == item->used && (!view->counts || view->counts[slot] == item->count);
+           td_key_marks_rank(view->marks, slot, view->by_count) == item->rank;
 }
 
 /* Without looking at all keys: false, and that must be done. */
@@ -144,9 +156,9 @@ static bool known_first(td_victim_heap *heap, const td_victim_view *view, uint32
     while (heap->n && !is_current(view, &heap->items[0]))
         pop(heap);
     *out_slot = TD_NO_SLOT;
-    if (heap->n && heap->items[0].used <= latest)
+    if (heap->n && heap->items[0].rank <= latest)
         *out_slot = heap->items[0].slot;
-    return heap->n || (heap->is_known && heap->bound.used > latest);
+    return heap->n || (heap->is_known && heap->bound.rank > latest);
 }
 
 td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int32_t part, uint32_t latest,
@@ -161,7 +173,7 @@ td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int
 
 int64_t td_victims_bytes(const td_victims *victims)
 {
-    int64_t bytes = 0;
+    int64_t bytes = victims->parts * (int64_t)sizeof *victims->heaps;
     for (int32_t p = 0; p < victims->parts; p++)
         bytes += victims->heaps[p].capacity * (int64_t)sizeof(td_victim);
     return bytes;

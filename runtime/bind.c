@@ -84,9 +84,13 @@ static td_status *bind_table(const td_session *session, td_instruction *in, cons
     return NULL;
 }
 
-static td_status *bind_remote(const td_session *session, td_instruction *in, const td_node *node)
+static td_status *bind_remote(td_session *session, td_instruction *in, const td_node *node)
 {
+    const bool may_ask = session->plan->training && session->plan->remote->asks_ahead;
     TD_TRY(TD_NEW(in->remote_tables, node->n_inputs + 1));
+    if (may_ask && strcmp(node->op->name, "ps_pull") == 0)
+        session->pull = in;
+    in->asks_ahead = may_ask && (strcmp(node->op->name, "ps_push") == 0 || strcmp(node->op->name, "ps_offer") == 0);
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const td_store_entry *entry = node->inputs[i] < 0 ? NULL : session->store_entries[node->inputs[i]];
         in->remote_tables[i] = entry && entry->is_remote ? entry->remote_table : -1;

@@ -27,6 +27,18 @@ static td_status *run_copy(td_lane *lane, const td_plan_site *site, const td_ins
     return NULL;
 }
 
+/* A window's gradients have left for the owners of its rows: those of the next window are asked for, if it is known, so that they come
+ * while this one is updated, and the lane need not wait for them. */
+static td_status *ask_ahead(td_session *session, int32_t parity)
+{
+    const int64_t bound_to = atomic_load_explicit(&session->bound_to, memory_order_acquire);
+    const int32_t next = (int32_t)(bound_to % TD_PARITIES);
+    if (!session->pull || !session->places[parity].ends_window || next == parity)
+        return NULL;
+    return td_served_ask_ahead(session->plan, &session->pull->call[next], session->pull->remote_tables,
+                               &session->served_calls);
+}
+
 td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t parity)
 {
     const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
@@ -41,8 +53,9 @@ td_status *td_session_run_instruction(td_lane *lane, td_instruction *in, int32_t
         return node->host_function(node->host_context, call->inputs, call->n_inputs,
                                    &in->tensors[parity][call->n_inputs]);
     case TD_RUN_REMOTE:
-        return td_served_run(lane->session->plan, call, in->remote_tables, &lane->session->places[parity],
-                             &lane->session->served_calls);
+        TD_TRY(td_served_run(lane->session->plan, call, in->remote_tables, &lane->session->places[parity],
+                             &lane->session->served_calls));
+        return in->asks_ahead ? ask_ahead(lane->session, parity) : NULL;
     case TD_RUN_KERNEL:
         break;
     }

@@ -165,9 +165,13 @@ void td_tables(td_train_options *options, td_table_options tables)
 
 static td_status *add_hash(td_hash_list *list, const td_hash_options *hash)
 {
+    enum { MOST_LIVE = (1 << 23) - 1 }; /* what three bytes tell apart: ps/key_marks.h */
     char *match = NULL;
     if (hash->admit_count < 0 || hash->admit_count > UINT32_MAX || hash->capacity < 0 || hash->live < 0)
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_hash: counts must not be negative, admit_count below 2^32");
+    if (hash->live > MOST_LIVE)
+        return TD_ERROR(TD_INVALID_ARGUMENT, "td_hash: live is %d windows at most, not %lld", MOST_LIVE,
+                        (long long)hash->live);
     if (!(hash->admit_probability >= 0 && hash->admit_probability <= 1))
         return TD_ERROR(TD_INVALID_ARGUMENT, "td_hash: a probability is 0 to 1, not %g", hash->admit_probability);
     TD_TRY(copy_text(hash->match ? hash->match : "*", &match));

@@ -364,6 +364,7 @@ td_status *td_plan_train(td_graph *graph, td_value loss, td_train_options *optio
                                .replicas =
                                    options->remote && !options->remote->is_local ? options->remote->replicas : 0,
                                .alone = options->remote && options->remote->is_local,
+                               .asks_ahead = options->remote && options->remote->asks_ahead,
                                .workers = options->remote ? options->remote->workers : 0,
                                .worker = options->remote ? options->remote->worker : 0};
     if (loss.id < 0 || loss.graph != graph)

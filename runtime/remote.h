@@ -85,11 +85,15 @@ struct td_remote {
     int32_t windows;         /* whose sums are under way at a time; 0: one */
     bool leads;              /* this rank loads tables for all */
     bool may_be_stale;       /* pulls need not have all updates, and sums come windows late */
+    bool asks_ahead;         /* the next window's rows are asked for while this one ends */
     bool is_local;           /* there is no job: the process is alone and owns its hash tables itself; sum is NULL */
     /* Makes a table known, or finds it by its name; it must be the same one then. */
     td_status *(*add_table)(void *self, const td_remote_table *table, int32_t *out_table);
     /* Rows as they are after all updates so far. `begin`: for training. */
     td_status *(*pull)(void *self, const td_remote_part *parts, int32_t n, bool begin);
+    /* Asks for the rows of the next pull for training, as they will be after all updates so far, and does not wait; their `rows` are
+     * NULL. It may be of other keys than the pull that comes. Where asks_ahead is set. */
+    td_status *(*ask_ahead)(void *self, const td_remote_part *parts, int32_t n);
     /* A replica's gradients of a window; owners fold the replicas' in their order and update when all are there. Once per window
      * and replica, at its last micro-batch. */
     td_status *(*push)(void *self, const td_remote_part *parts, int32_t n, const td_remote_place *place);

@@ -56,12 +56,15 @@ typedef struct td_served_call {
 } td_served_call;
 
 typedef struct td_served_calls {
-    td_served_call pull, push, apply;
+    td_served_call pull, ahead, push, apply;
 } td_served_calls;
 
 /* A call of a remote op, in any micro-batch. `tables`: of each input, the job's number of the table, or -1. */
 td_status *td_served_run(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
                          const td_remote_place *place, td_served_calls *calls) TD_MUST_USE;
+/* What the call of a ps_pull in another micro-batch will want is asked for. */
+td_status *td_served_ask_ahead(const td_plan *plan, const td_kernel_call *pull, const int32_t *tables,
+                               td_served_calls *calls) TD_MUST_USE;
 void td_served_calls_deinit(td_served_calls *calls);
 int64_t td_served_calls_bytes(const td_plan *plan); /* at most */
 

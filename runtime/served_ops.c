@@ -26,13 +26,14 @@ static void deinit(td_served_call *kept)
 void td_served_calls_deinit(td_served_calls *calls)
 {
     deinit(&calls->pull);
+    deinit(&calls->ahead);
     deinit(&calls->push);
     deinit(&calls->apply);
 }
 
 int64_t td_served_calls_bytes(const td_plan *plan)
 {
-    enum { CALLS = 3 };
+    enum { CALLS = 4 };
     int64_t bytes =
         CALLS * plan->n_served * (int64_t)(sizeof(td_remote_part) + sizeof(td_served_order) + sizeof(td_exact *));
     td_plan_served_summary table;
@@ -62,15 +63,28 @@ static td_status *room_for(td_served_call *kept, int32_t n)
 
 /* ---- the ops ----------------------------------------------------------------------------------------------------------------- */
 
-static td_status *pull(const td_plan *plan, const td_kernel_call *call, const int32_t *tables, td_served_call *kept)
+static td_status *fill_pull(const td_kernel_call *call, const int32_t *tables, bool ahead, td_served_call *kept)
 {
     TD_TRY(room_for(kept, call->n_outputs));
     for (int32_t t = 0; t < call->n_outputs; t++)
         kept->parts[t] = (td_remote_part){.table = tables[PULL_INPUTS * t],
                                           .n = call->inputs[PULL_INPUTS * t + 1].dims[0],
                                           .keys = call->inputs[PULL_INPUTS * t + 1].data,
-                                          .rows = call->outputs[t].data};
+                                          .rows = ahead ? NULL : call->outputs[t].data};
+    return NULL;
+}
+
+static td_status *pull(const td_plan *plan, const td_kernel_call *call, const int32_t *tables, td_served_call *kept)
+{
+    TD_TRY(fill_pull(call, tables, false, kept));
     return plan->remote->pull(plan->remote->self, kept->parts, call->n_outputs, plan->training);
+}
+
+td_status *td_served_ask_ahead(const td_plan *plan, const td_kernel_call *call, const int32_t *tables,
+                               td_served_calls *calls)
+{
+    TD_TRY(fill_pull(call, tables, true, &calls->ahead));
+    return plan->remote->ask_ahead(plan->remote->self, calls->ahead.parts, call->n_outputs);
 }
 
 /* The part's rows ascend then: as they are, or copied. */

@@ -54,6 +54,7 @@ typedef struct td_instruction {
     int64_t table_offset;   /* added to each */
     bool table_write;       /* an update of the same step may change them */
     int32_t *remote_tables; /* of each input of a remote op: the job's number of the table, or -1 */
+    bool asks_ahead;        /* gradients of served tables have left: the next window's rows may be asked for */
 } td_instruction;
 
 typedef struct td_bound_cluster {
@@ -191,6 +192,9 @@ struct td_session {
     td_served_window served[TD_STEP_SLOTS]; /* of the last windows that have begun */
     int64_t served_windows;
     td_served_calls served_calls;
+    const td_instruction
+        *pull;             /* of served tables for training; NULL: there is none, or rows cannot be asked for ahead */
+    atomic_llong bound_to; /* the micro-batch admitted last: its arguments are bound */
     int64_t admitted, completed; /* micro-batches over the session's life */
     td_batch_ahead ahead;
     td_window_so_far window;

@@ -67,6 +67,7 @@ td_status *td_session_admit(td_session *session, td_step_slot *slot)
     session->admitted = slot->step;
     session->mid_window = !slot->ends_window;
     session->windows_ending += slot->ends_window;
+    atomic_store_explicit(&session->bound_to, slot->step, memory_order_release);
     td_session_profile_admit(session, slot, from);
     td_session_start_step(session, slot);
     return NULL;

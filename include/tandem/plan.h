@@ -128,7 +128,7 @@ typedef struct td_hash_options {
     int64_t admit_count;
     double admit_probability; /* and then by chance, drawn anew by each window from seed, id and window; 0: 1 */
     int64_t capacity;         /* rows at most, and ids that wait for admission at most; 0: any number */
-    int64_t live;             /* windows without its id after which a row goes; 0: it stays */
+    int64_t live;             /* windows without its id after which a row goes, 8388607 at most; 0: it stays */
     td_evict evict;           /* with capacity */
     int32_t reserved;
 } td_hash_options;

@@ -3,7 +3,8 @@
  *
  *     ranks_split split N    ranks below N and the others do not reach each other any more; prints which ranks go on
  *     ranks_split late R     the last rank is killed, and rank R, though it lives, does not come to go on without it
- *     ranks_split held       a rank is lost in the middle of a message and comes back when the memory of it was freed */
+ *     ranks_split held       a rank is lost in the middle of a message and comes back when the memory of it was freed; what it had begun to send
+ *                            itself finds its room, which is used again */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "ps/comm_state.h"
 #include "tests/mpi/ranks.h"
 
-enum { LONG_BYTES = 3 * TD_COMM_CHUNK, SUMMED = 3000 };
+enum { LONG_BYTES = 3 * TD_COMM_CHUNK, UNASKED_BYTES = 16 * TD_COMM_CHUNK, SUMMED = 3000 };
 
 static td_comm *comm;
 static atomic_ullong cut_off;
@@ -127,7 +128,45 @@ static void free_bucket(void)
     memset(sums, 1, sizeof numbers);
 }
 
-/* A send to a rank that stands still begins, and its memory is freed with the loss; when the rank goes on it takes what was sent. */
+/* Rank 1 sends what nobody has asked for, is made to stand still in the middle of it, and goes on. */
+static void send_unasked(void)
+{
+    char *unasked = td_calloc(UNASKED_BYTES, 1), *data = td_calloc(LONG_BYTES, 1);
+    td_parcel out = {.peer = 0, .kind = TD_REPLIES, .number = 9, .data = unasked, .bytes = UNASKED_BYTES};
+    td_parcel in = {.peer = 0, .kind = TD_REPLIES, .number = 7, .data = data, .bytes = LONG_BYTES};
+    td_comm_send(comm, &out);
+    td_comm_receive(comm, &in);
+    td_status_destroy(td_comm_wait(comm, &out)); /* whether they come or not */
+    td_status_destroy(td_comm_wait(comm, &in));
+    (void)td_comm_close(comm, NULL, NULL);
+    _exit(0);
+}
+
+static void stop_in_the_middle(pid_t sender)
+{
+    bool begun = false;
+    while (!begun) {
+        pthread_mutex_lock(&comm->mutex);
+        begun = *td_comm_find_arrival(comm, 1, TD_REPLIES, 9) != NULL;
+        pthread_mutex_unlock(&comm->mutex);
+        (void)sched_yield();
+    }
+    kill(sender, SIGSTOP);
+}
+
+/* The room of what came unasked is there for other messages. */
+static bool has_room_back(void)
+{
+    bool has = false;
+    pthread_mutex_lock(&comm->mutex);
+    for (const td_arrival *idle = comm->idle; idle; idle = idle->next)
+        has = has || idle->room_bytes >= UNASKED_BYTES;
+    pthread_mutex_unlock(&comm->mutex);
+    return has;
+}
+
+/* A send to a rank that stands still begins, and its memory is freed with the loss; when the rank goes on it takes what was sent, and
+ * the rest of what it had begun to send comes into memory that is used again. */
 static void held(void)
 {
     const int32_t me = td_comm_rank(comm);
@@ -135,21 +174,16 @@ static void held(void)
     td_buffer room = {0};
     bool done = false;
     meet(0, td_comm_size(comm), 1, (uint64_t)getpid(), pids);
-    if (me == 1) {
-        raise(SIGSTOP);
-        char *data = td_calloc(LONG_BYTES, 1);
-        td_parcel in = {.peer = 0, .kind = TD_REPLIES, .number = 7, .data = data, .bytes = LONG_BYTES};
-        td_comm_receive(comm, &in);
-        td_status_destroy(td_comm_wait(comm, &in)); /* whether it comes or not */
-        (void)td_comm_close(comm, NULL, NULL);
-        _exit(0);
-    }
+    if (me == 1)
+        send_unasked();
     if (me == 0) {
+        stop_in_the_middle((pid_t)pids[1]);
         no_error(td_comm_buffer_room(comm, &room, LONG_BYTES));
         memset(room.data, 1, LONG_BYTES);
         td_parcel out = {
             .peer = 1, .kind = TD_REPLIES, .number = 7, .data = room.data, .bytes = LONG_BYTES, .buffer = &room};
         td_comm_send(comm, &out);
+        atomic_store(&cut_off, 2); /* nobody waits for its silence */
         td_status *status = td_comm_wait(comm, &out);
         require(status != NULL, "a rank that stands still has taken a message");
         td_status_destroy(status);
@@ -159,6 +193,7 @@ static void held(void)
     } else {
         wait_for_loss(1);
     }
+    atomic_store(&cut_off, 0); /* it may hear that it is lost */
     no_error(td_comm_recover(comm, &done));
     free_bucket();
     bool lives = true;
@@ -169,6 +204,7 @@ static void held(void)
         meet(2 - me, 3 - me, number, seen, words);
         lives = seen && words[2 - me]; /* what both know: they leave in the same round */
     }
+    require(me != 0 || has_room_back(), "the room of a message that a loss cut short is lost");
     leave("goes on");
 }
 

@@ -89,7 +89,7 @@ static void update_row(world *w, int64_t i, const float *gradient, const float *
         begin_row(w, i);
     }
     row->used = w->window;
-    row->count++;
+    row->count += row->count < 255;
     float *slots[TD_MAX_SLOTS] = {row->states[0], row->states[1]};
     w->rule->reference(row->row, slots, gradient, DIM, coefficients);
 }

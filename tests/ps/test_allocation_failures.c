@@ -138,31 +138,22 @@ static void test_tables_of_a_process_that_is_alone(void **state)
     remove_folder(&l.place);
 }
 
-/* Keys that were named least often go first, whether or not there is memory to note that they came. */
-static void test_a_key_that_is_not_noted_goes_in_its_turn(void **state)
+/* Without memory to list the keys that go next none goes, and it can be asked again. */
+static void test_who_goes_next_is_asked_again_when_there_is_memory(void **state)
 {
     (void)state;
-    enum { OFTEN = 3 };
-    const td_key_policy policy = {.capacity = NAMED, .parts = 1, .counts = true, .by_count = true};
+    const td_key_policy policy = {.capacity = NAMED, .parts = 1, .most_count = TD_MOST_OFTEN, .by_count = true};
     td_key_set set;
     int64_t slot, leaving;
     bool is_new;
     assert_ok(td_key_set_init(&set, &policy, 4 * NAMED));
-    for (uint32_t window = 1; window <= OFTEN; window++)
-        for (int64_t key = 0; key < NAMED; key++)
-            assert_ok(td_key_set_name(&set, key, window, &slot, &is_new));
-    for (uint32_t window = OFTEN + 1; window <= OFTEN + 2; window++) {
-        const int64_t key = NAMED + window;
-        td_memory_fail_after(window == OFTEN + 2); /* after a look at all keys, which is full */
-        assert_ok(td_key_set_name(&set, key, window, &slot, &is_new));
-        assert_true(td_memory_failed() == (window == OFTEN + 2));
-        td_memory_fail_after(0);
-        assert_ok(td_key_set_leaving(&set, window, &leaving));
-        assert_int_equal(leaving, slot);
-        assert_true(td_key_set_remove(&set, key));
-        assert_ok(td_key_set_leaving(&set, window, &leaving));
-        assert_int_equal(leaving, TD_NO_SLOT);
-    }
+    for (int64_t key = 0; key <= NAMED; key++)
+        assert_ok(td_key_set_name(&set, key, key == 7 ? 1 : 2, &slot, &is_new));
+    td_memory_fail_after(1);
+    assert_error(td_key_set_leaving(&set, 2, &leaving), TD_OUT_OF_MEMORY, "out of memory");
+    td_memory_fail_after(0);
+    assert_ok(td_key_set_leaving(&set, 2, &leaving));
+    assert_int_equal(set.index.keys[leaving], 7);
     td_key_set_deinit(&set);
 }
 
@@ -269,7 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables_of_a_process_that_is_alone),
-        cmocka_unit_test(test_a_key_that_is_not_noted_goes_in_its_turn),
+        cmocka_unit_test(test_who_goes_next_is_asked_again_when_there_is_memory),
         cmocka_unit_test(test_what_changed_is_not_known_once_it_is_not_noted),
         cmocka_unit_test(test_rows_that_a_worker_keeps),
         cmocka_unit_test(test_members),
