@@ -1,5 +1,5 @@
 /* A worker's share of the data: see cli/distributed.h. Every worker goes through all batches, so each knows what the others have
- * of a window: how many samples, and how many before its own. The batches of a window lie replica after replica, so each is the
+ * of a window: how many samples, and how many before its own; what is in others' the loader need not read. The batches of a window lie replica after replica, so each is the
  * next N of the data's order. A process that is alone is told of each batch what window it is of, and no more. */
 #include <string.h>
 
@@ -55,14 +55,27 @@ static td_status *make_empty(td_dealt_source *s, const td_batch *like, td_batch 
 }
 
 /* In a process that is alone the replicas of a window are one stretch of the data's order like any other. */
-static int32_t replicas_of(const td_dealt_source *s)
+static int32_t replicas_of(const td_job *job)
 {
-    return s->job ? td_job_replicas(s->job) : 1;
+    return job ? td_job_replicas(job) : 1;
 }
 
-static bool is_mine(const td_dealt_source *s, int32_t replica)
+static bool is_mine(const td_job *job, int32_t replica)
 {
-    return !s->job || td_job_replica_worker(s->job, replica) == td_job_worker(s->job);
+    return !job || td_job_replica_worker(job, replica) == td_job_worker(job);
+}
+
+/* A window ends when all replicas have their batches, and with the epoch. */
+bool td_deal_wants(void *deal, int64_t epoch, int64_t index)
+{
+    td_deal *d = deal;
+    const bool begins = !d->at || d->at == td_plan_window(d->plan, d->step) || epoch != d->epoch;
+    (void)index;
+    d->step += begins;
+    d->at = begins ? 1 : d->at + 1;
+    d->epoch = epoch;
+    const int64_t accumulate = td_plan_window(d->plan, d->step) / replicas_of(d->job);
+    return is_mine(d->job, (int32_t)((d->at - 1) / accumulate));
 }
 
 static td_status *look_ahead(td_dealt_source *s)
@@ -96,7 +109,10 @@ static td_status *deal(td_dealt_source *s, int32_t replica, int32_t micro, td_ba
     all->epoch = batch.epoch;
     all->index = batch.index;
     TD_TRY(remember(s, &batch));
-    if (is_mine(s, replica))
+    if (is_mine(s->job, replica) && batch.n_fields && !batch.fields[0].tensor.data)
+        return TD_ERROR(TD_INTERNAL, "batch %lld of epoch %lld was not made", (long long)batch.index,
+                        (long long)batch.epoch);
+    if (is_mine(s->job, replica))
         return keep(s, &batch, replica, micro);
     drop(s, &batch);
     return NULL;
@@ -105,10 +121,10 @@ static td_status *deal(td_dealt_source *s, int32_t replica, int32_t micro, td_ba
 /* *all: the window's epoch, the index of its last batch, how many samples and batches it has. */
 static td_status *deal_window(td_dealt_source *s, td_batch *all)
 {
-    const int64_t accumulate = td_plan_window(s->plan, s->step) / replicas_of(s);
+    const int64_t accumulate = td_plan_window(s->plan, s->step) / replicas_of(s->job);
     bool ends = false;
     *all = (td_batch){.n_fields = s->ahead.n_fields};
-    for (int32_t r = 0; r < replicas_of(s) && !ends; r++)
+    for (int32_t r = 0; r < replicas_of(s->job) && !ends; r++)
         for (int32_t micro = 0; micro < accumulate && !ends; micro++) {
             TD_TRY(look_ahead(s));
             ends = !s->has_ahead || (all->window_batches && s->ahead.epoch != all->epoch);
@@ -122,9 +138,9 @@ static td_status *deal_window(td_dealt_source *s, td_batch *all)
 static td_status *add_absent(td_dealt_source *s, const td_batch *all)
 {
     const int32_t last = s->n_mine ? s->mine[s->n_mine - 1].replica : -1;
-    for (int32_t r = last + 1; r < replicas_of(s); r++) {
+    for (int32_t r = last + 1; r < replicas_of(s->job); r++) {
         td_batch none;
-        if (!is_mine(s, r))
+        if (!is_mine(s->job, r))
             continue;
         TD_TRY(make_empty(s, all, &none));
         TD_TRY(keep(s, &none, r, 0));

@@ -48,6 +48,17 @@ int64_t td_distributed_window(const td_distributed *d, const td_train_options *o
 
 /* ---- a worker's share of the data ---- */
 
+/* Whose batches of the data's order are: looks at one after another. */
+typedef struct td_deal {
+    const td_plan *plan;
+    const td_job *job;
+    int64_t step;      /* of the window of the last batch; at first, of the one before its first */
+    int64_t at, epoch; /* how many batches of it there were; their epoch */
+} td_deal;
+
+/* td_loader_options.wants: whether the next batch is this worker's. */
+bool td_deal_wants(void *deal, int64_t epoch, int64_t index);
+
 /* Of each window's batches, those of the replicas that this worker runs, each saying where in the window it is; all of them where there
  * is no job. Windows end with the epoch; a replica for which one has no batch gets an empty one. */
 typedef struct td_dealt_source {
@@ -55,6 +66,7 @@ typedef struct td_dealt_source {
     const td_plan *plan;
     const td_job *job; /* NULL: none */
     int64_t step;      /* of the window dealt last */
+    td_deal wanted;    /* the loader's, of a job: others' batches come without data */
     td_batch ahead;    /* pulled, of the next window */
     bool has_ahead, at_end;
     td_batch *mine; /* of the window dealt last */

@@ -52,7 +52,7 @@ int64_t td_setup_count_steps_from(td_section root, int64_t batches_per_epoch, in
 td_status *td_setup_single(td_section root, int64_t steps, const char *device, td_train_options *out_options,
                            char **out_device, bool *out_lifted) TD_MUST_USE;
 /* The training part in the configuration's batches and order, all epochs from `start_epoch`, `start_batch` on. */
-td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch,
+td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch, td_deal *deal,
                                     td_loader **out_loader) TD_MUST_USE;
 /* Every row of a part once, in order. */
 td_status *td_setup_evaluation_loader(const td_setup *setup, td_part part, td_loader **out_loader) TD_MUST_USE;

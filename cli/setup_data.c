@@ -239,7 +239,7 @@ static td_loader_options loader_options(const td_setup *setup, td_part part)
     return options;
 }
 
-td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch,
+td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, int64_t start_batch, td_deal *deal,
                                     td_loader **out_loader)
 {
     td_loader_options options = loader_options(setup, TD_PART_TRAIN);
@@ -249,6 +249,8 @@ td_status *td_setup_training_loader(const td_setup *setup, int64_t start_epoch, 
     options.drop_remainder = td_section_bool(setup->root, "data.drop_remainder");
     options.start_epoch = start_epoch;
     options.start_batch = start_batch;
+    options.wants = deal ? td_deal_wants : NULL;
+    options.wants_context = deal;
     const int64_t window = td_distributed_window(setup->distributed, &setup->options);
     if (window > MOST_WINDOW)
         return TD_SECTION_ERROR(setup->root, "train.accumulate",

@@ -264,16 +264,21 @@ td_status *td_training_run(td_training *training)
     td_loader *loader = NULL;
     int64_t first = td_store_steps(training->store), started = td_clock_ns();
     bool anything = first < training->setup->steps;
+    td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
+    training->dealt = (td_dealt_source){.wanted = {.plan = training->plan, .job = job, .step = first}};
     if (anything)
-        TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch, &loader));
+        TD_TRY(td_setup_training_loader(training->setup, training->position.epoch, training->position.batch,
+                                        job ? &training->dealt.wanted : NULL, &loader));
     training->saved_steps = first;
     training->step_of_epoch = training->position.batch / td_plan_window(training->plan, first + 1);
     training->loss = (float)td_store_last_loss(training->store);
     td_progress_start(&training->progress, first, started);
-    td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
-    if (anything && (job || td_distributed_window(NULL, &training->setup->options) > 1))
-        training->dealt =
-            (td_dealt_source){.inner = td_loader_source(loader), .plan = training->plan, .job = job, .step = first};
+    if (anything && (job || td_distributed_window(NULL, &training->setup->options) > 1)) {
+        training->dealt.inner = td_loader_source(loader);
+        training->dealt.plan = training->plan;
+        training->dealt.job = job;
+        training->dealt.step = first;
+    }
     if (job)
         td_job_set_step(job, first);
     if (!training->is_further)

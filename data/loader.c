@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "base/units.h"
 #include "data/dataset.h"
+#include "data/fill.h"
 #include "data/order.h"
 
 enum { LEAST_DEPTH = 4, MOST_DEPTH = 1 << 16, MOST_WORKERS = 256 };
@@ -20,6 +21,7 @@ typedef enum slot_state { SLOT_FREE = 0, SLOT_FILLING, SLOT_READY, SLOT_OUT } sl
 
 typedef struct slot {
     slot_state state;
+    bool wanted;
     td_batch batch;
     td_status *status;  /* of filling it */
     td_field *fields;   /* [n_fields] */
@@ -71,24 +73,44 @@ static void shuffle_rows(const td_loader *loader, int64_t epoch, int64_t begin, 
     }
 }
 
-/* Which rows batch `number` has, into slot->rows. */
-static void choose_rows(const td_loader *loader, int64_t number, slot *to)
+/* Which batch it is, and how many rows it has. */
+static void number_batch(const td_loader *loader, int64_t number, td_batch *batch)
 {
-    td_batch *batch = &to->batch;
     batch->epoch = number / loader->batches;
     batch->index = number % loader->batches;
-    int64_t begin = batch->index * loader->options.batch;
-    int64_t left = loader->part_rows - begin;
+    const int64_t left = loader->part_rows - batch->index * loader->options.batch;
     batch->samples = left < loader->options.batch ? left : loader->options.batch;
+}
+
+/* Which rows it has, into slot->rows. */
+static void choose_rows(const td_loader *loader, slot *to)
+{
+    const td_batch *batch = &to->batch;
+    const int64_t begin = batch->index * loader->options.batch;
     if (loader->options.shuffle)
         shuffle_rows(loader, batch->epoch, begin, batch->samples, to->rows);
     for (int64_t i = 0; i < batch->samples; i++)
         to->rows[i] = loader->first_row + (loader->options.shuffle ? to->rows[i] : begin + i);
 }
 
-static void fill_slot(const td_loader *loader, int64_t number, slot *to)
+static void leave_out(const td_loader *loader, slot *to)
 {
-    choose_rows(loader, number, to);
+    for (int32_t f = 0; f < loader->n_fields; f++) {
+        td_tensor *tensor = &to->fields[f].tensor;
+        *tensor = to->tensors[f];
+        td_fill_dims(&loader->dataset->schema.fields[loader->which[f]], 0, tensor);
+        tensor->entries = 0;
+        tensor->data = tensor->index = NULL;
+    }
+}
+
+static void fill_slot(const td_loader *loader, slot *to)
+{
+    if (!to->wanted) {
+        leave_out(loader, to);
+        return;
+    }
+    choose_rows(loader, to);
     to->status = loader->dataset->fill(loader->dataset, to->rows, to->batch.samples, loader->n_fields, loader->which,
                                        to->tensors);
     for (int32_t f = 0; f < loader->n_fields; f++)
@@ -114,7 +136,12 @@ static int64_t claim(td_loader *loader)
     td_record_end(TD_RECORD_DATA_FULL, 0, 0, from, 0);
     if (loader->stop || loader->next_claim >= loader->end)
         return -1;
-    slot_of(loader, loader->next_claim)->state = SLOT_FILLING;
+    slot *claimed = slot_of(loader, loader->next_claim);
+    const td_loader_options *options = &loader->options;
+    number_batch(loader, loader->next_claim, &claimed->batch);
+    claimed->wanted =
+        !options->wants || options->wants(options->wants_context, claimed->batch.epoch, claimed->batch.index);
+    claimed->state = SLOT_FILLING;
     return loader->next_claim++;
 }
 
@@ -127,7 +154,7 @@ static void *work(void *self)
         slot *mine = slot_of(loader, number);
         pthread_mutex_unlock(&loader->mutex);
         uint64_t from = td_record_begin();
-        fill_slot(loader, number, mine);
+        fill_slot(loader, mine);
         td_record_end(TD_RECORD_DATA_FETCH, 0, 0, from, (uint64_t)mine->batch.samples);
         pthread_mutex_lock(&loader->mutex);
         mine->state = SLOT_READY;

@@ -1,6 +1,6 @@
 /* The communication thread's own structure: the MPI requests it has under way and what it knows of the other ranks. Nobody else
- * touches it. comm_mpi.c moves messages, comm_collective.c has MPI's own sums, comm_peers.c looks after the other ranks, comm_recover.c
- * after what is left of them, comm_thread.c is the thread's life. */
+ * touches it. comm_mpi.c sends messages, comm_receive.c takes them, comm_collective.c has MPI's own sums, comm_peers.c looks after
+ * the other ranks, comm_recover.c after what is left of them, comm_thread.c is the thread's life. */
 #ifndef TANDEM_PS_COMM_ENGINE_H
 #define TANDEM_PS_COMM_ENGINE_H
 
@@ -87,12 +87,21 @@ bool td_engine_is_cut_off(const td_comm_engine *e, int32_t peer);
 void td_engine_open_letters(td_comm_engine *e);
 /* A letter of this thread's own, without bytes or with a few. */
 void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word0, uint64_t word1, const char *text);
-/* Takes what was submitted and starts as much as there are letters for; goes on with what MPI has ended. True: something happened. */
+/* Chunks of a message that may travel now; `arrival`: of one that nobody waits for. */
+void td_engine_pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival);
+/* Ready for one letter more. */
+void td_engine_post_letter(td_comm_engine *e, td_letter *letter);
+/* An error of MPI's, if it is one. `peer` below 0: nobody knows whose. */
+void td_engine_note_mpi(td_comm_engine *e, int code, const char *what, int32_t peer);
+/* Takes what was submitted and starts as much as there are letters for. True: something happened. */
 bool td_engine_start_submitted(td_comm_engine *e);
-bool td_engine_look(td_comm_engine *e);
 /* What was posted and never came. */
 void td_engine_cancel(td_comm_engine *e);
 void td_engine_close_messages(td_comm_engine *e);
+
+/* ---- comm_receive.c ---- */
+/* Goes on with what MPI has ended. True: something happened. */
+bool td_engine_look(td_comm_engine *e);
 
 /* ---- comm_collective.c ---- */
 /* Every rank, once it knows the others. */

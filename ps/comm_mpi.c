@@ -1,4 +1,5 @@
-/* The communication thread's messages: letters and chunks as MPI requests. See comm.h for what is promised.
+/* The communication thread's messages: letters and chunks as MPI requests, and what is sent. What comes is in comm_receive.c. See
+ * comm.h for what is promised.
  *
  * It keeps one list of MPI requests with a slot each that says what the request is part of. A long message has a tag of its
  * own for its chunks, so those of several messages between the same two ranks do not mix. */
@@ -7,7 +8,6 @@
 #if TANDEM_HAVE_MPI
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 
 enum {
@@ -51,7 +51,7 @@ void td_engine_note_of_all(td_comm_engine *e, td_status *status)
     td_engine_note(e, status);
 }
 
-static void note_mpi(td_comm_engine *e, int code, const char *what, int32_t peer)
+void td_engine_note_mpi(td_comm_engine *e, int code, const char *what, int32_t peer)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -78,7 +78,7 @@ bool td_engine_is_cut_off(const td_comm_engine *e, int32_t peer)
     return e->comm->options.cut_off && atomic_load(e->comm->options.cut_off) >> peer & 1;
 }
 
-static void post_letter(td_comm_engine *e, td_letter *letter)
+void td_engine_post_letter(td_comm_engine *e, td_letter *letter)
 {
     MPI_Request request;
     if (!grow(e)) {
@@ -86,7 +86,7 @@ static void post_letter(td_comm_engine *e, td_letter *letter)
         return;
     }
     int code = MPI_Irecv(letter, (int)sizeof *letter, MPI_BYTE, MPI_ANY_SOURCE, TAG_LETTER, e->world, &request);
-    note_mpi(e, code, "receive from", -1);
+    td_engine_note_mpi(e, code, "receive from", -1);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_LETTER_IN, .letter = letter});
 }
@@ -107,7 +107,7 @@ static void send_letter(td_comm_engine *e, int32_t peer, td_letter *letter, td_p
     }
     int code = MPI_Isend(letter, (int)(offsetof(td_letter, inlined) + (size_t)inlined), MPI_BYTE, peer, TAG_LETTER,
                          e->world, &request);
-    note_mpi(e, code, "send to", peer);
+    td_engine_note_mpi(e, code, "send to", peer);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_LETTER_OUT, .letter = letter, .parcel = parcel});
     else
@@ -130,7 +130,7 @@ static bool copy_chunk(const td_comm_engine *e, const td_parcel *parcel, char **
 }
 
 /* Chunks of a message that may travel now. */
-static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
+void td_engine_pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
 {
     while (parcel->under_way < TD_COMM_CHUNKS && parcel->begun < parcel->bytes && !e->status) {
         int64_t left = parcel->bytes - parcel->begun;
@@ -146,7 +146,7 @@ static void pump(td_comm_engine *e, td_parcel *parcel, td_arrival *arrival)
         bool incoming = parcel->is_receive;
         int code = incoming ? MPI_Irecv(data, bytes, MPI_BYTE, parcel->peer, parcel->tag, e->world, &request)
                             : MPI_Isend(data, bytes, MPI_BYTE, parcel->peer, parcel->tag, e->world, &request);
-        note_mpi(e, code, incoming ? "receive from" : "send to", parcel->peer);
+        td_engine_note_mpi(e, code, incoming ? "receive from" : "send to", parcel->peer);
         if (code != MPI_SUCCESS) {
             td_free(copy);
             return;
@@ -187,7 +187,7 @@ static void add_part(td_comm_engine *e, td_parcel *parcel)
         return;
     }
     const int code = td_engine_begin_adding(e, parcel, &request);
-    note_mpi(e, code, "sum up with", parcel->peer);
+    td_engine_note_mpi(e, code, "sum up with", parcel->peer);
     if (code == MPI_SUCCESS)
         add(e, request, (td_comm_slot){.kind = TD_PART_OF_SUM, .parcel = parcel});
     parcel->under_way += code == MPI_SUCCESS;
@@ -218,7 +218,7 @@ static void start_send(td_comm_engine *e, td_parcel *parcel)
     if (parcel->begun < parcel->bytes)
         e->next_tag = (e->next_tag + 1) % N_CHUNK_TAGS;
     send_letter(e, parcel->peer, letter, parcel, inlined);
-    pump(e, parcel, NULL);
+    td_engine_pump(e, parcel, NULL);
 }
 
 bool td_engine_start_submitted(td_comm_engine *e)
@@ -260,219 +260,6 @@ void td_engine_say(td_comm_engine *e, int32_t peer, uint32_t kind, uint64_t word
     send_letter(e, peer, letter, NULL, bytes);
 }
 
-/* ---- receiving ------------------------------------------------------------------------------------------------------------- */
-
-/* Where a letter's bytes lie and where its answer goes, if this rank can reach them. */
-static bool reach(td_comm_engine *e, int32_t peer, const td_letter *letter, void **out_lent, void **out_answer)
-{
-    td_near *near = e->comm->near;
-    td_status *status = NULL;
-    *out_lent = *out_answer = NULL;
-    if (letter->lending >= 0)
-        status = td_near_reach(near, peer, &letter->lent, letter->bytes, out_lent);
-    if (!status && letter->answer.id && letter->epoch >= e->comm->epoch)
-        status = td_near_reach(near, peer, &letter->answer, letter->answer_bytes, out_answer);
-    td_peer *sender = &e->comm->peers[peer];
-    if (status && !e->comm->options.recover &&
-        !sender->ended_ns)                /* with recovery it may know of a loss before this rank */
-        sender->ended_ns = td_clock_ns(); /* it is ending, as will be seen, unless it says why first */
-    bool reached = !status;
-    td_status_destroy(status);
-    return reached;
-}
-
-static td_arrival *new_arrival(td_comm_engine *e, int32_t peer, const td_letter *letter)
-{
-    td_arrival *arrival = td_comm_take_arrival(e->comm, letter->lending >= 0 ? 0 : letter->bytes);
-    if (!arrival) {
-        td_engine_note(e, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes from %s",
-                                   (long long)letter->bytes, e->comm->peers[peer].name));
-        return NULL;
-    }
-    arrival->parcel = (td_parcel){.peer = peer,
-                                  .kind = letter->kind,
-                                  .number = letter->number,
-                                  .data = arrival->room,
-                                  .tag = letter->tag,
-                                  .is_receive = true};
-    arrival->request.freed_by_answer = letter->has_answer;
-    arrival->epoch = letter->epoch;
-    return arrival;
-}
-
-/* Under the mutex: all bytes of a message are here, or where it says. */
-static void complete(td_comm *comm, td_parcel *parcel, td_arrival *arrival)
-{
-    parcel->done = true;
-    if (arrival)
-        td_comm_complete(comm, arrival);
-    else
-        td_comm_note_answer(comm, parcel);
-    pthread_cond_broadcast(&comm->changed);
-}
-
-/* Under the mutex: a message begins. Its bytes go straight to who waits for them. */
-static void begin_message(td_comm_engine *e, int32_t peer, const td_letter *letter)
-{
-    td_comm *comm = e->comm;
-    td_arrival *arrival = NULL;
-    const bool current = letter->epoch == comm->epoch, stays = letter->lending >= 0 || letter->in_place;
-    if (stays && (letter->epoch < comm->epoch || (current && comm->may_recover)))
-        return; /* of before a loss: its sender may have the memory no more */
-    void *lent = NULL, *answer = NULL;
-    if (!reach(e, peer, letter, &lent, &answer))
-        return;
-    td_parcel *parcel =
-        current && letter->kind >= TD_REPLIES ? td_comm_take_expected(comm, peer, letter->kind, letter->number) : NULL;
-    const td_parcel none = {.peer = peer};
-    td_status *wrong =
-        parcel || letter->in_place ? td_comm_check_length(comm, parcel ? parcel : &none, letter->bytes) : NULL;
-    if (wrong) {
-        td_engine_note(e, wrong);
-        return;
-    }
-    if (!parcel) {
-        arrival = new_arrival(e, peer, letter);
-        if (!arrival)
-            return;
-        parcel = &arrival->parcel;
-        arrival->request.answer = answer;
-        arrival->request.answer_bytes = letter->answer_bytes;
-        td_comm_keep(comm, arrival);
-    }
-    memcpy(parcel->words, letter->words, sizeof letter->words);
-    parcel->bytes = letter->bytes;
-    parcel->tag = letter->tag;
-    parcel->lent = lent;
-    parcel->lending = letter->lending;
-    if (letter->bytes > TD_COMM_INLINE && !lent && !letter->in_place) {
-        pump(e, parcel, arrival);
-        return;
-    }
-    if (letter->bytes && !lent && !letter->in_place)
-        memcpy(parcel->data, letter->inlined, (size_t)letter->bytes);
-    complete(comm, parcel, arrival);
-}
-
-/* A chunk, or the letter of a message to be sent, is through. */
-static void advance(td_comm_engine *e, const td_comm_slot *what, int64_t bytes)
-{
-    td_parcel *parcel = what->parcel;
-    if (what->kind == TD_LETTER_OUT) {
-        e->free_letters[e->n_free++] = what->letter;
-        if (!parcel)
-            return;
-        parcel->letter_out = true;
-    } else if (!parcel) {
-        return; /* of a rank that is lost */
-    } else if (what->kind == TD_PART_OF_SUM) {
-        parcel->under_way--;
-        parcel->ended = parcel->under_way ? parcel->ended : parcel->bytes;
-    } else {
-        parcel->under_way--;
-        parcel->ended += bytes;
-        pump(e, parcel, what->arrival);
-    }
-    if (!parcel->is_receive)
-        td_comm_check(e->comm, parcel);
-    else if (parcel->ended == parcel->bytes)
-        complete(e->comm, parcel, what->arrival);
-}
-
-/* Bytes of a chunk that is through; all that are sent are full but the last. */
-static int64_t chunk_bytes(const td_comm_slot *what, const MPI_Status *status, int64_t chunk)
-{
-    int count = 0;
-    if (what->kind == TD_LETTER_OUT || what->kind == TD_PART_OF_SUM || !what->parcel)
-        return 0;
-    if (what->kind == TD_CHUNK_IN) {
-        MPI_Get_count(status, MPI_BYTE, &count);
-        return count;
-    }
-    int64_t left = what->parcel->bytes - what->parcel->ended;
-    return left < chunk ? left : chunk;
-}
-
-static void drop_ended(td_comm_engine *e)
-{
-    int64_t kept = 0;
-    for (int64_t i = 0; i < e->n; i++) {
-        if (e->requests[i] == MPI_REQUEST_NULL)
-            continue;
-        e->requests[kept] = e->requests[i];
-        e->slots[kept++] = e->slots[i];
-    }
-    e->n = kept;
-}
-
-/* Whether a letter of so many bytes is one: it comes from another process. */
-static bool is_letter(const td_letter *letter, int64_t bytes)
-{
-    const int64_t head = (int64_t)offsetof(td_letter, inlined);
-    if (bytes < head || letter->bytes < 0 || letter->lending < -1 || letter->lending >= TD_LENDINGS)
-        return false;
-    const bool inlined = letter->lending < 0 && !letter->in_place && letter->bytes <= TD_COMM_INLINE;
-    return bytes == head + (inlined ? letter->bytes : 0) &&
-           (letter->kind >= TD_REQUESTS || letter->bytes < TD_COMM_INLINE);
-}
-
-static void take_letter(td_comm_engine *e, int32_t peer, const td_letter *letter, const MPI_Status *status)
-{
-    int bytes = 0;
-    MPI_Get_count(status, MPI_BYTE, &bytes);
-    if (td_engine_is_cut_off(e, peer))
-        return;
-    if (!is_letter(letter, bytes))
-        td_engine_note(e, TD_ERROR(TD_INTERNAL, "%s (rank %d on %s) sends %d bytes that are no letter",
-                                   e->comm->peers[peer].name, peer, e->comm->peers[peer].hello.host, bytes));
-    else if (td_engine_hear(e, peer, letter))
-        begin_message(e, peer, letter);
-}
-
-/* A request that is through, for better or worse. */
-static void take_ended(td_comm_engine *e, const td_comm_slot *what, const MPI_Status *status, int code)
-{
-    const bool letter_in = what->kind == TD_LETTER_IN;
-    const int32_t peer = letter_in ? status->MPI_SOURCE : what->parcel ? what->parcel->peer : -1;
-    const bool failed = code == MPI_ERR_IN_STATUS && status->MPI_ERROR != MPI_SUCCESS;
-    td_free(what->copy);
-    if (what->arrival && !what->parcel) {
-        td_comm_end_chunk(e->comm, what->arrival);
-        return;
-    }
-    if (failed && (letter_in || what->parcel))
-        note_mpi(e, status->MPI_ERROR, "exchange messages with", peer);
-    if (letter_in) {
-        if (!failed)
-            take_letter(e, peer, what->letter, status);
-        post_letter(e, what->letter);
-    } else if (!failed) {
-        advance(e, what, chunk_bytes(what, status, e->comm->options.chunk_bytes));
-    } else if (what->kind == TD_LETTER_OUT) {
-        e->free_letters[e->n_free++] = what->letter;
-    }
-}
-
-bool td_engine_look(td_comm_engine *e)
-{
-    int n = 0;
-    int code = MPI_Testsome((int)e->n, e->requests, &n, e->indices, e->statuses);
-    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-        note_mpi(e, code, "go on with", -1);
-    if (n == MPI_UNDEFINED || n == 0)
-        return false;
-    /* What follows adds requests at the end; those that ended keep their places until drop_ended. */
-    pthread_mutex_lock(&e->comm->mutex);
-    for (int i = 0; i < n; i++) { /* after an error too: others' last words may be among them */
-        const td_comm_slot what = e->slots[e->indices[i]]; /* both lists may grow, and move */
-        const MPI_Status status = e->statuses[i];
-        take_ended(e, &what, &status, code);
-    }
-    pthread_mutex_unlock(&e->comm->mutex);
-    drop_ended(e);
-    return true;
-}
-
 /* ---- beginning and end ----------------------------------------------------------------------------------------------------- */
 
 void td_engine_open_letters(td_comm_engine *e)
@@ -480,7 +267,7 @@ void td_engine_open_letters(td_comm_engine *e)
     for (int i = 0; i < TD_OWN_LETTERS; i++)
         e->free_letters[e->n_free++] = &e->out[i];
     for (int i = 0; i < TD_POSTED_LETTERS; i++)
-        post_letter(e, &e->in[i]);
+        td_engine_post_letter(e, &e->in[i]);
 }
 
 void td_engine_cancel(td_comm_engine *e)

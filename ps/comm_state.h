@@ -1,4 +1,4 @@
-/* What comm.c (callers' side) and comm_mpi.c, comm_peers.c, comm_recover.c and comm_thread.c (the communication thread) share.
+/* What comm.c (callers' side) and comm_mpi.c, comm_receive.c, comm_peers.c, comm_recover.c and comm_thread.c (the communication thread) share.
  * Everything that both touch is under `mutex`. */
 #ifndef TANDEM_PS_COMM_STATE_H
 #define TANDEM_PS_COMM_STATE_H

@@ -128,8 +128,8 @@ static int64_t of_server(const td_plan *plan, int32_t workers, int32_t servers)
             bytes += 2 * (td_room_of(summed) * (int64_t)sizeof(int64_t) + numbers);
         if (plan->offers && numbers > scaled)
             scaled = numbers;
-        bytes +=
-            td_room_of(summed) * (int64_t)sizeof(int64_t) + (table.hashed ? numbers : 0); /* shard.c: slots, kept */
+        bytes += td_room_of(summed) * (int64_t)sizeof(int64_t) +
+                 (table.hashed ? numbers : 0); /* shard_rows.c: slots, kept */
     }
     push = td_client_push_bytes(1, plan->n_served, push);
     return bytes + scaled + td_buffer_bytes(answer + TD_PIECES_HEAD) +

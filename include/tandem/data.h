@@ -281,6 +281,10 @@ typedef struct td_loader_options {
     /* The fields wanted, by name; n_fields 0: all of the schema. Borrowed for the call of td_loader_create. */
     const char *const *fields;
     int32_t n_fields;
+    /* Whether a batch of an epoch is made; one that is not comes in its turn with its samples, and fields without data. Asked of all batches in
+     * order, from the workers, one at a time, and must not call the loader. NULL: all are. */
+    bool (*wants)(void *context, int64_t epoch, int64_t index);
+    void *wants_context;
 } td_loader_options;
 
 /* part train, batch 256, one epoch, shuffled with seed 0, short last batch kept, depth 8, one worker. */

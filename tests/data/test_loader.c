@@ -158,6 +158,53 @@ static void test_batches_do_not_depend_on_workers_or_where_a_run_began(void **st
     td_dataset_destroy(dataset);
 }
 
+/* Which batches are asked about, and that they come in order. */
+typedef struct asked {
+    int64_t n, batches;
+} asked;
+
+static bool wants_every_third(void *context, int64_t epoch, int64_t index)
+{
+    asked *a = context;
+    assert_int_equal(epoch * a->batches + index, a->n);
+    return a->n++ % 3 == 0;
+}
+
+static void test_batches_that_are_not_wanted_come_in_their_turn_without_data(void **state)
+{
+    (void)state;
+    td_dataset *dataset = numbered_rows();
+    asked a = {0};
+    td_loader_options options = td_loader_defaults();
+    options.batch = 10;
+    options.epochs = 2;
+    td_loader *all = load(dataset, options);
+    a.batches = td_loader_batches(all);
+    options.workers = 3;
+    options.wants = wants_every_third;
+    options.wants_context = &a;
+    td_loader *some = load(dataset, options);
+    const td_source from = td_loader_source(all), of = td_loader_source(some);
+    for (int64_t n = 0; n < 2 * a.batches; n++) {
+        td_batch whole, batch;
+        bool end;
+        expect_ok(from.next(from.self, &whole, &end));
+        expect_ok(of.next(of.self, &batch, &end));
+        assert_int_equal(batch.samples, whole.samples);
+        assert_int_equal(batch.epoch, whole.epoch);
+        assert_int_equal(batch.index, whole.index);
+        const td_tensor *ids = &batch.fields[0].tensor;
+        assert_int_equal(ids->data != NULL, n % 3 == 0);
+        if (ids->data)
+            assert_memory_equal(ids->data, whole.fields[0].tensor.data, (size_t)whole.samples * sizeof(int64_t));
+        from.release(from.self, &whole);
+        of.release(of.self, &batch);
+    }
+    td_loader_destroy(some);
+    td_loader_destroy(all);
+    td_dataset_destroy(dataset);
+}
+
 static void test_three_batches_may_be_out_and_come_back_in_any_order(void **state)
 {
     (void)state;
@@ -344,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_an_epoch_has_every_row_once_and_each_epoch_its_own_order),
         cmocka_unit_test(test_in_order_and_without_the_remainder),
         cmocka_unit_test(test_batches_do_not_depend_on_workers_or_where_a_run_began),
+        cmocka_unit_test(test_batches_that_are_not_wanted_come_in_their_turn_without_data),
         cmocka_unit_test(test_three_batches_may_be_out_and_come_back_in_any_order),
         cmocka_unit_test(test_asking_for_more_than_there_is_room_for_is_an_error_and_not_a_wait),
         cmocka_unit_test(test_an_error_comes_out_in_its_turn_and_again),

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 {
     require(argc >= 2, "usage: ranks_split split N | late R | held");
     const bool is_late = !strcmp(argv[1], "late");
-    const td_comm_options options = {.deadline_s = 3,
+    const td_comm_options options = {.deadline_s = is_late ? 3 : 0,
                                      .patience_s = is_late ? 1 : 0,
                                      .notice_s = 0.5,
                                      .recover = true,
