@@ -1,7 +1,7 @@
 # One source per kernel, one object per instruction set: every backends/cpu/kernels/*.c is compiled once for each entry of
 # TANDEM_ISAS, with TD_ISA set to its name; the cpu backend picks one set at start.
 file(GLOB TANDEM_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*.c)
-list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/_template")
+list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/(_template|causal_attention_pairs)")
 set(TANDEM_ISAS baseline)
 set(TANDEM_ISA_FLAGS_baseline "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -33,13 +33,15 @@ if(TANDEM_KERNELS)
   endforeach()
 endif()
 
-# The matrix product once more, for processors that multiply bf16 in pairs: kernels/gemm_pairs.h.
+# What there is besides for processors that multiply bf16 in pairs: kernels/pairs.h.
+set(TANDEM_PAIR_KERNELS ${CMAKE_SOURCE_DIR}/backends/cpu/kernels/gemm.c
+                        ${CMAKE_SOURCE_DIR}/backends/cpu/kernels/causal_attention_pairs.c)
 if("avx512" IN_LIST TANDEM_ISAS)
-  add_library(tandem_kernels_avx512_bf16 OBJECT backends/cpu/kernels/gemm.c)
+  add_library(tandem_kernels_avx512_bf16 OBJECT ${TANDEM_PAIR_KERNELS})
   target_link_libraries(tandem_kernels_avx512_bf16 PRIVATE tandem_libraries)
   target_compile_options(tandem_kernels_avx512_bf16 PRIVATE ${TANDEM_KERNEL_LEVEL} -fno-trapping-math ${TANDEM_ISA_FLAGS_avx512}
                                                             -mavx512bf16)
   target_compile_definitions(tandem_kernels_avx512_bf16 PRIVATE TD_ISA=avx512_bf16 TD_ISA_avx512=1 TD_ISA_avx512_bf16=1
-                                                                TD_GEMM_PAIRS=1)
+                                                                TD_PAIRS=1)
   list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_avx512_bf16>)
 endif()

@@ -52,14 +52,26 @@ double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)
     return 2.5e9 * flops_per_cycle[engine->isa] * cores;
 }
 
-static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_kernel_call *call)
+static const td_cpu_kernel *find_among(const td_cpu_kernel *const *kernels, int32_t n_kernels,
+                                       const td_kernel_call *call)
 {
-    int32_t n_kernels = 0;
-    const td_cpu_kernel *const *kernels = td_cpu_kernels(engine->isa, &n_kernels);
     for (int32_t i = 0; i < n_kernels; i++)
         if (strcmp(kernels[i]->op, call->op) == 0 && (!kernels[i]->supports || kernels[i]->supports(call)))
             return kernels[i];
     return NULL;
+}
+
+static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_kernel_call *call)
+{
+    int32_t n_kernels = 0;
+    if (td_gemm_uses_bf16(engine)) {
+        const td_cpu_kernel *const *pairs = td_cpu_pair_kernels(&n_kernels);
+        const td_cpu_kernel *kernel = find_among(pairs, n_kernels, call);
+        if (kernel)
+            return kernel;
+    }
+    const td_cpu_kernel *const *kernels = td_cpu_kernels(engine->isa, &n_kernels);
+    return find_among(kernels, n_kernels, call);
 }
 
 /* A kernel that takes the call once its 16-bit operands are widened; `storage` has them then, *out_wide is that call. */

@@ -7,6 +7,7 @@
 #define TD_ISA_HAS_X86 0
 #endif
 
+#define TD_CPU_PAIR_KERNEL(symbol)
 #define TD_CPU_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_baseline;
 #include "backends/cpu/kernels.def"
 #undef TD_CPU_KERNEL
@@ -60,6 +61,31 @@ const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa)
 #endif
     (void)isa;
     return &td_cpu_kernel_gemm_own_baseline;
+}
+
+#undef TD_CPU_PAIR_KERNEL
+#if TD_ISA_HAS_X86
+#define TD_CPU_KERNEL(symbol)
+#define TD_CPU_PAIR_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx512_bf16;
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_PAIR_KERNEL
+static const td_cpu_kernel *const pair_kernels[] = {
+#define TD_CPU_PAIR_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx512_bf16,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_PAIR_KERNEL
+#undef TD_CPU_KERNEL
+};
+#endif
+
+const td_cpu_kernel *const *td_cpu_pair_kernels(int32_t *out_count)
+{
+#if TD_ISA_HAS_X86
+    *out_count = (int32_t)(sizeof pair_kernels / sizeof pair_kernels[0]);
+    return pair_kernels;
+#else
+    *out_count = 0;
+    return NULL;
+#endif
 }
 
 const td_gemm_own_kernels *td_gemm_pair_kernels(void)

@@ -12,6 +12,7 @@
 #include "backends/registry.h"
 #include "base/half.h"
 #include "base/memory.h"
+#include "tests/support/pair_dot.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -23,34 +24,6 @@ static void must(td_status *status)
         fail_msg("%s", td_status_message(status));
 }
 
-/* ---- VDPBF16PS, as Intel's manual has it ------------------------------------------------------------------------------------- */
-
-static float flushed(float x)
-{
-    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
-}
-
-/* fma that takes and gives no subnormal numbers. What would be subnormal if exponents had no end is flushed, so a result of
- * 2^-126 that came of rounding is computed again further up, where there is room below. */
-static float flushing_fma(float a, float b, float c)
-{
-    a = flushed(a);
-    b = flushed(b);
-    c = flushed(c);
-    const float sum = fmaf(a, b, c);
-    if (fabsf(sum) > 0x1p-126f || sum == 0 || isnan(sum))
-        return sum;
-    return fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < 0x1p-62f ? copysignf(0, sum) : sum;
-}
-
-/* The kernel of pairs that is compiled for this test calls it in the instruction's place. */
-float td_gemm_pair_dot(float sum, uint32_t a, uint32_t b);
-float td_gemm_pair_dot(float sum, uint32_t a, uint32_t b)
-{
-    sum = flushing_fma(td_bits_float(a & 0xffff0000u), td_bits_float(b & 0xffff0000u), sum);
-    return flushing_fma(td_bits_float(a << 16), td_bits_float(b << 16), sum);
-}
-
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512vl,avx512bf16"))) static float by_instruction(float sum, uint32_t a, uint32_t b)
 {
@@ -58,7 +31,7 @@ __attribute__((target("avx512f,avx512vl,avx512bf16"))) static float by_instructi
     return _mm_cvtss_f32(_mm_dpbf16_ps(_mm_set_ss(sum), (__m128bh)pairs_a, (__m128bh)pairs_b));
 }
 #else
-#define by_instruction td_gemm_pair_dot
+#define by_instruction td_pair_dot
 #endif
 
 /* ---- problems ---------------------------------------------------------------------------------------------------------------- */
@@ -291,35 +264,56 @@ static void test_the_manual_s_dot_product_rounds_and_flushes_as_it_says(void **s
 {
     (void)state;
     const uint32_t one = 0x3f80u, both = one << 16 | one;
-    assert_true(td_gemm_pair_dot(0.5f, both, both) == 2.5f);
+    assert_true(td_pair_dot(0.5f, both, both) == 2.5f);
     /* The high half first: 2^24 + 1 is lost to rounding, -2^24 then leaves nothing; the other way round it would leave 1. */
     const uint32_t large = td_f32_to_bf16(-0x1p24f), lost = one << 16 | large;
-    assert_true(td_gemm_pair_dot(0x1p24f, lost, both) == 0.0f);
-    assert_true(td_gemm_pair_dot(0x1p24f, large << 16 | one, both) == 1.0f);
+    assert_true(td_pair_dot(0x1p24f, lost, both) == 0.0f);
+    assert_true(td_pair_dot(0x1p24f, large << 16 | one, both) == 1.0f);
     /* Ties to even. */
-    assert_true(td_gemm_pair_dot(0x1.000002p24f, one, one) == 0x1.000004p24f);
+    assert_true(td_pair_dot(0x1.000002p24f, one, one) == 0x1.000004p24f);
     /* Subnormal numbers are zero, going in and coming out, with their sign. */
-    assert_true(td_gemm_pair_dot(0x1p-127f, 0, 0) == 0.0f);
-    assert_true(td_gemm_pair_dot(0, 0x0040u, 0x7f00u) == 0.0f);
-    assert_true(td_gemm_pair_dot(0, td_f32_to_bf16(0x1p-64f), td_f32_to_bf16(0x1p-63f)) == 0.0f);
-    const float negative = td_gemm_pair_dot(0, td_f32_to_bf16(-0x1p-64f), td_f32_to_bf16(0x1p-63f));
+    assert_true(td_pair_dot(0x1p-127f, 0, 0) == 0.0f);
+    assert_true(td_pair_dot(0, 0x0040u, 0x7f00u) == 0.0f);
+    assert_true(td_pair_dot(0, td_f32_to_bf16(0x1p-64f), td_f32_to_bf16(0x1p-63f)) == 0.0f);
+    const float negative = td_pair_dot(0, td_f32_to_bf16(-0x1p-64f), td_f32_to_bf16(0x1p-63f));
     assert_true(negative == 0.0f && signbit(negative));
-    assert_true(td_gemm_pair_dot(0, td_f32_to_bf16(0x1p-63f), td_f32_to_bf16(0x1p-63f)) == 0x1p-126f);
+    assert_true(td_pair_dot(0, td_f32_to_bf16(0x1p-63f), td_f32_to_bf16(0x1p-63f)) == 0x1p-126f);
     /* 2^-126 - 2^-151.1 is 2^-126 with the exponents that there are, and less than it with exponents that do not end. */
-    assert_true(td_gemm_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-76f), td_f32_to_bf16(0x1p-75f)) == 0.0f);
-    assert_true(td_gemm_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-77f), td_f32_to_bf16(0x1p-75f)) == 0x1p-126f);
-    assert_true(isnan(td_gemm_pair_dot(0, 0x7f80u, 0)));
-    assert_true(td_gemm_pair_dot(0, 0x7f7fu, 0x7f7fu) == INFINITY);
+    assert_true(td_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-76f), td_f32_to_bf16(0x1p-75f)) == 0.0f);
+    assert_true(td_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-77f), td_f32_to_bf16(0x1p-75f)) == 0x1p-126f);
+    assert_true(isnan(td_pair_dot(0, 0x7f80u, 0)));
+    assert_true(td_pair_dot(0, 0x7f7fu, 0x7f7fu) == INFINITY);
 }
 
 static void test_pairs_are_packed_and_summed_in_order_at_every_shape(void **state)
 {
     (void)state;
     variant variants[3];
-    check(variants, pair_variants(variants), TD_GEMM_BF16, td_gemm_pair_dot);
+    check(variants, pair_variants(variants), TD_GEMM_BF16, td_pair_dot);
 }
 
-/* What sums of pairs are worth: each of the k terms is rounded once at most, at 2^-24 of what was summed, and the result to 8 bits. */
+/* Within what sums of k terms are worth: each is rounded once at most, at 2^-24 of what was summed, and the result to 8 bits. */
+static void check_close(const problem *p)
+{
+    const td_gemm_shape *s = &p->shape;
+    for (int64_t e = 0; e < p->n_c; e++) {
+        const int64_t product = e / (s->m * s->n), row = e / s->n % s->m, column = e % s->n;
+        double sum = s->has_bias ? (double)td_bf16_to_f32(p->bias[column]) : 0, magnitude = fabs(sum);
+        for (int64_t l = 0; l < s->k; l++) {
+            const double term =
+                (double)td_bf16_to_f32(a_at(p, product, row, l)) * (double)td_bf16_to_f32(b_at(p, product, l, column));
+            sum += term;
+            magnitude += fabs(term);
+        }
+        const double bound = (double)(s->k + 2) * 0x1p-24 * magnitude + 0x1p-8 * fabs(sum);
+        if ((s->relu && sum < 0) || (s->has_mask && td_bf16_to_f32(p->mask[e]) <= 0))
+            sum = 0;
+        if (!(fabs((double)td_bf16_to_f32(p->c[e]) - sum) <= bound * 1.01))
+            fail_msg("%lld x %lld x %lld: element %lld is %g, not about %g", (long long)s->m, (long long)s->n,
+                     (long long)s->k, (long long)e, (double)td_bf16_to_f32(p->c[e]), sum);
+    }
+}
+
 static void test_sums_of_pairs_are_as_exact_as_chains(void **state)
 {
     (void)state;
@@ -327,21 +321,8 @@ static void test_sums_of_pairs_are_as_exact_as_chains(void **state)
     pair_variants(variants);
     for (int i = 0; i < N_SHAPES; i++) {
         problem p = make_problem(&shapes[i], TD_GEMM_BF16);
-        const td_gemm_shape *s = &p.shape;
-        p.shape.has_bias = p.shape.relu = p.shape.has_mask = false;
         run(variants[0].kernels, &p, 1);
-        for (int64_t e = 0; e < p.n_c; e++) {
-            double sum = 0, magnitude = 0;
-            for (int64_t l = 0; l < s->k; l++) {
-                const int64_t product = e / (s->m * s->n), row = e / s->n % s->m, column = e % s->n;
-                const double term = (double)td_bf16_to_f32(a_at(&p, product, row, l)) *
-                                    (double)td_bf16_to_f32(b_at(&p, product, l, column));
-                sum += term;
-                magnitude += fabs(term);
-            }
-            const double bound = (double)(s->k + 2) * 0x1p-24 * magnitude + 0x1p-8 * fabs(sum);
-            assert_true(fabs((double)td_bf16_to_f32(p.c[e]) - sum) <= bound * 1.01);
-        }
+        check_close(&p);
         free_problem(&p);
     }
 }
@@ -380,7 +361,7 @@ static void test_hard_numbers_go_through_pairs_unchanged(void **state)
 {
     (void)state;
     variant variants[3];
-    check_hard(variants, pair_variants(variants), td_gemm_pair_dot);
+    check_hard(variants, pair_variants(variants), td_pair_dot);
 }
 
 /* ---- the processor's own ----------------------------------------------------------------------------------------------------- */
@@ -415,7 +396,7 @@ static void test_the_instruction_is_the_manual_s(void **state)
                                ? next_random(&seed)
                                : hard[next_random(&seed) % N_HARD] | (uint32_t)hard[next_random(&seed) % N_HARD] << 16;
         const float sum = td_bits_float(next_random(&seed));
-        const float found = by_instruction(sum, a, b), expected = td_gemm_pair_dot(sum, a, b);
+        const float found = by_instruction(sum, a, b), expected = td_pair_dot(sum, a, b);
         others += td_float_bits(found) != td_float_bits(expected) && !(isnan(found) && isnan(expected));
     }
     if (!others)
@@ -440,29 +421,56 @@ static void test_bf16_instructions_are_for_tiles_and_library_on_their_own_instru
         }
 }
 
-/* Through td_gemm, on every instruction set there is: the bits of the reference, or the processor's own. */
+/* Through td_gemm, as kernels ask for it. */
+static void run_as(td_gemm_kind kind, td_isa isa, problem *p)
+{
+    td_cpu_engine engine;
+    td_gemm *gemm = NULL;
+    td_team *team = NULL;
+    must(td_cpu_engine_init(&engine, td_backend_host(), kind));
+    engine.isa = isa;
+    must(td_team_create(2, NULL, 0, &team));
+    must(td_gemm_create(&engine, &p->shape, &gemm));
+    /* Whoever computes, so that plans are the same on all processors. */
+    assert_int_equal(td_gemm_scratch_bytes(gemm), td_gemm_own_scratch_bytes(&p->shape));
+    void *scratch = td_calloc_aligned(td_gemm_scratch_bytes(gemm) + 1);
+    assert_non_null(scratch);
+    const td_gemm_operands operands = {
+        .a = p->a, .b = p->b, .bias = p->bias, .mask = p->mask, .c = p->c, .scratch = scratch};
+    must(td_gemm_run(gemm, &p->shape, &operands, team));
+    td_free(scratch);
+    td_gemm_destroy(gemm);
+    td_team_destroy(team);
+}
+
 static void test_a_product_of_bf16_has_the_bits_of_who_computes_it(void **state)
 {
     (void)state;
     for (int isa = 0; isa < TD_ISA_COUNT; isa++)
         for (int kind = TD_GEMM_TILES; td_isa_available((td_isa)isa) && kind <= TD_GEMM_REFERENCE; kind += 2) {
-            td_cpu_engine engine;
-            must(td_cpu_engine_init(&engine, td_backend_host(), (td_gemm_kind)kind));
-            engine.isa = (td_isa)isa;
+            const bool in_pairs = isa == TD_ISA_AVX512_BF16 && kind == TD_GEMM_TILES;
             problem p = make_problem(&shapes[6], TD_GEMM_BF16);
-            td_gemm *gemm = NULL;
-            expect(&p, td_gemm_uses_bf16(&engine) ? by_instruction : NULL);
-            must(td_gemm_create(&engine, &p.shape, &gemm));
-            assert_int_equal(td_gemm_scratch_bytes(gemm), td_gemm_own_scratch_bytes(&p.shape));
-            void *scratch = td_calloc_aligned(td_gemm_scratch_bytes(gemm));
-            const td_gemm_operands operands = {.a = p.a, .b = p.b, .bias = p.bias, .c = p.c, .scratch = scratch};
-            must(td_gemm_run(gemm, &p.shape, &operands, NULL));
+            expect(&p, in_pairs ? by_instruction : NULL);
+            run_as((td_gemm_kind)kind, (td_isa)isa, &p);
             compare(&p, td_isa_name((td_isa)isa));
-            td_free(scratch);
-            td_gemm_destroy(gemm);
             free_problem(&p);
         }
 }
+
+#ifdef TANDEM_HAVE_ONEDNN
+/* oneDNN's own where it has them, with bias, relu and mask; else the own kernel's. */
+static void test_the_library_s_products_of_bf16_are_close(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < TD_ISA_COUNT; isa++)
+        for (int i = 0; td_isa_available((td_isa)isa) && i < N_SHAPES; i++) {
+            problem p = make_problem(&shapes[i], TD_GEMM_BF16);
+            run_as(TD_GEMM_LIBRARY, (td_isa)isa, &p);
+            check_close(&p);
+            free_problem(&p);
+        }
+}
+#endif
 
 int main(void)
 {
@@ -476,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_the_instruction_is_the_manual_s),
         cmocka_unit_test(test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_set),
         cmocka_unit_test(test_a_product_of_bf16_has_the_bits_of_who_computes_it),
+#ifdef TANDEM_HAVE_ONEDNN
+        cmocka_unit_test(test_the_library_s_products_of_bf16_are_close),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,48 +4,8 @@
  *
  * A task of the forward pass is one block of queries of one head of one sample; of the gradient, a head of a sample: the
  * gradients of its keys and values are summed over blocks of queries, those of its queries over blocks of keys. */
-#include <math.h>
-#include <string.h>
-
-#include "backends/cpu/kernel.h"
-#include "backends/cpu/kernels/chunks.h"
-#include "backends/cpu/kernels/panel.h"
-#include "backends/cpu/kernels/slots.h"
-#include "base/math.h"
-#include "base/memory.h"
+#include "backends/cpu/kernels/attention.h"
 #include "base/prefetch.h"
-
-enum { BLOCK = 64 };
-
-enum { GRADIENT, QKV, OUTPUT, LOG_SUM }; /* inputs of the gradient */
-
-typedef struct attention {
-    const td_kernel_call *call;
-    const float *qkv;
-    int64_t samples, positions, heads, width, d;
-    int64_t padded;              /* d, up to whole panels */
-    int64_t blocks;              /* of positions */
-    const int64_t *along, *down; /* offsets of neighbours, and of rows of a block */
-    float scale;
-    float *scratch;
-    int64_t slot_floats;
-} attention;
-
-static attention attention_of(const td_kernel_call *call, const td_tensor *qkv)
-{
-    attention a = {.call = call,
-                   .qkv = qkv->data,
-                   .samples = qkv->dims[0],
-                   .positions = qkv->dims[1],
-                   .heads = td_cpu_attr_int(call, "heads", 1),
-                   .width = qkv->dims[2] / 3,
-                   .scratch = call->scratch};
-    a.d = a.width / a.heads;
-    a.padded = (a.d + 15) / 16 * 16;
-    a.blocks = (a.positions + BLOCK - 1) / BLOCK;
-    a.scale = 1.0f / sqrtf((float)a.d);
-    return a;
-}
 
 static bool supports(const td_kernel_call *call)
 {
@@ -55,67 +15,7 @@ static bool supports(const td_kernel_call *call)
     return true;
 }
 
-/* Offsets 0, 1, 2, .. for a head's columns or a block, then 0, BLOCK, 2 BLOCK, .. for a block's rows. */
-static td_status *prepare(const td_cpu_engine *engine, const td_kernel_call *call, void **out_state)
-{
-    (void)engine;
-    const td_tensor *qkv = &call->inputs[strcmp(call->op, "causal_attention") == 0 ? 0 : QKV];
-    const attention a = attention_of(call, qkv);
-    const int64_t n = a.d > BLOCK ? a.d : BLOCK;
-    int64_t *offsets = NULL;
-    TD_TRY(TD_NEW(offsets, n + BLOCK));
-    for (int64_t i = 0; i < n; i++)
-        offsets[i] = i;
-    for (int64_t i = 0; i < BLOCK; i++)
-        offsets[n + i] = i * BLOCK;
-    *out_state = offsets;
-    return NULL;
-}
-
-static void bind_offsets(attention *a, const int64_t *offsets)
-{
-    a->along = offsets;
-    a->down = offsets + (a->d > BLOCK ? a->d : BLOCK);
-}
-
-static int64_t block_rows(const attention *a, int64_t block)
-{
-    const int64_t left = a->positions - block * BLOCK;
-    return left < BLOCK ? left : BLOCK;
-}
-
 /* ---- products ------------------------------------------------------------------------------------------------------------ */
-
-/* What the diagonal allows to leave out: a query sees no key after it. */
-typedef enum diagonal_rule {
-    WHOLE,          /* nothing */
-    COLUMNS_TO_ROW, /* c[i][j] with j > i is not asked for */
-    TERMS_TO_ROW,   /* terms beyond the row are zero */
-    TERMS_FROM_ROW  /* terms before the row are zero */
-} diagonal_rule;
-
-/* c [rows, columns] (+)= a b, columns in whole panels. `p` has a, step, offset, b, b_leading, c, c_leading, add. */
-static void multiply(panel p, int64_t rows, int64_t columns, int64_t terms, diagonal_rule diagonal)
-{
-    const float *a = p.a, *b = p.b;
-    const int64_t *offset = p.offset;
-    float *c = p.c;
-    const int64_t piece = panel_piece(rows, PANEL_ROWS_16);
-    for (int64_t column = 0; column < columns; column += 16)
-        for (int64_t row = 0; row < rows; row += piece) {
-            const int64_t n = rows - row < piece ? rows - row : piece;
-            const int64_t begin = diagonal == TERMS_FROM_ROW ? row : 0;
-            const int64_t end = diagonal == TERMS_TO_ROW && row + n < terms ? row + n : terms;
-            if (diagonal == COLUMNS_TO_ROW && column >= row + n)
-                continue;
-            p.a = a + row * p.step;
-            p.offset = offset + begin;
-            p.terms = end - begin;
-            p.b = b + begin * p.b_leading + column;
-            p.c = c + row * p.c_leading + column;
-            panel_16(&p, n);
-        }
-}
 
 /* Asks for rows [n, d], `leading` apart, to come as near as the second cache: the hardware does not foresee them. */
 TD_PREFETCHES void fetch_rows(const attention *a, const float *from, int64_t leading, int64_t n)
@@ -149,79 +49,10 @@ static void multiply_scores(const attention *a, const float *x, int64_t step, co
 {
     const panel p = {
         .a = x, .step = step, .offset = a->along, .b = packed, .b_leading = BLOCK, .c = scores, .c_leading = BLOCK};
-    multiply(p, rows, BLOCK, a->d, on_diagonal ? COLUMNS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, BLOCK, a->d, on_diagonal ? COLUMNS_TO_ROW : WHOLE);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------------- */
-
-/* The scratch of a block of queries. */
-typedef struct query_block {
-    float *keys, *values, *scores, *sums; /* [d, BLOCK], [BLOCK, padded], [BLOCK, BLOCK], [BLOCK, padded] */
-    float *most, *total;                  /* [BLOCK]: so far, the largest score and the sum of exponentials below it */
-} query_block;
-
-static int64_t query_floats(const attention *a)
-{
-    return BLOCK * (a->d + 2 * a->padded + BLOCK + 2);
-}
-
-static query_block query_block_at(const attention *a, float *memory)
-{
-    query_block q = {.keys = memory, .values = memory + BLOCK * a->d};
-    q.scores = q.values + BLOCK * a->padded;
-    q.sums = q.scores + BLOCK * BLOCK;
-    q.most = q.sums + BLOCK * a->padded;
-    q.total = q.most + BLOCK;
-    return q;
-}
-
-/* Scales the row's first `valid` scores, puts the others to minus infinity; returns the largest. */
-static float scale_row(float *scores, int64_t valid, float scale)
-{
-    float lanes[16];
-    for (int lane = 0; lane < 16; lane++)
-        lanes[lane] = -INFINITY;
-    for (int32_t j = 0, n = (int32_t)valid; j < BLOCK; j++) { /* counters as wide as floats vectorise best */
-        const float score = scores[j] * scale;
-        scores[j] = j < n ? score : -INFINITY;
-    }
-    for (int64_t j = 0; j < BLOCK; j += 16)
-        for (int lane = 0; lane < 16; lane++)
-            lanes[lane] = scores[j + lane] > lanes[lane] ? scores[j + lane] : lanes[lane];
-    float most = lanes[0];
-    for (int lane = 1; lane < 16; lane++)
-        most = lanes[lane] > most ? lanes[lane] : most;
-    return most;
-}
-
-static float sum_row(const float *x)
-{
-    v16 sums = v16_set(0);
-    for (int64_t j = 0; j < BLOCK; j += 16)
-        sums = v16_add(sums, v16_load(x + j));
-    return v16_fold(sums);
-}
-
-/* A row's scores become weights below the largest so far; what was summed below a smaller one is scaled down. */
-static void weigh_row(const attention *a, query_block *q, int64_t row, int64_t valid, bool first)
-{
-    float *scores = q->scores + row * BLOCK;
-    const float of_block = scale_row(scores, valid, a->scale), before = first ? -INFINITY : q->most[row];
-    const float most = of_block > before ? of_block : before;
-    for (int32_t j = 0; j < BLOCK; j++) /* e^-infinity is 0 */
-        scores[j] = td_expf(scores[j] - most);
-    const float sum = sum_row(scores);
-    q->most[row] = most;
-    if (first) {
-        q->total[row] = sum;
-        return;
-    }
-    const float shrink = td_expf(before - most);
-    float *sums = q->sums + row * a->padded;
-    q->total[row] = fmaf(q->total[row], shrink, sum);
-    for (int64_t column = 0; column < a->padded; column++)
-        sums[column] *= shrink;
-}
 
 static void attend_to_block(const attention *a, query_block *q, const float *queries, const float *head, int64_t block,
                             int64_t keys)
@@ -245,14 +76,14 @@ static void attend_to_block(const attention *a, query_block *q, const float *que
                      .c = q->sums,
                      .c_leading = a->padded,
                      .add = keys > 0};
-    multiply(p, rows, a->padded, n, keys == block ? TERMS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, a->padded, n, keys == block ? TERMS_TO_ROW : WHOLE);
 }
 
 static void attend(const void *context, int64_t task, int64_t slot)
 {
     const attention *a = context;
     const int64_t block = task % a->blocks, row = task / a->blocks, sample = row / a->heads, index = row % a->heads;
-    const float *head = a->qkv + sample * a->positions * 3 * a->width + index * a->d;
+    const float *head = (const float *)a->qkv + sample * a->positions * 3 * a->width + index * a->d;
     query_block q = query_block_at(a, a->scratch + slot * a->slot_floats);
     for (int64_t keys = 0; keys <= block; keys++)
         attend_to_block(a, &q, head + block * BLOCK * 3 * a->width, head, block, keys);
@@ -286,7 +117,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 const td_cpu_kernel TD_KERNEL(causal_attention) = {.op = "causal_attention",
                                                    .supports = supports,
                                                    .widens = true,
-                                                   .prepare = prepare,
+                                                   .prepare = attention_prepare,
                                                    .destroy = td_free,
                                                    .scratch_bytes = scratch_bytes,
                                                    .run = run};
@@ -303,11 +134,6 @@ typedef struct head_work {
     float *shares, *query_gradient;            /* [positions]: dy . y; [positions, padded] */
 } head_work;
 
-static int64_t head_floats(const attention *a)
-{
-    return BLOCK * (2 * a->d + 5 * a->padded + 2 * BLOCK) + a->positions * (a->padded + 1);
-}
-
 static head_work head_work_at(const attention *a, float *memory)
 {
     const int64_t panel_floats = BLOCK * a->padded, column_floats = BLOCK * a->d;
@@ -322,18 +148,6 @@ static head_work head_work_at(const attention *a, float *memory)
     w.query_gradient = w.changes + BLOCK * BLOCK;
     w.shares = w.query_gradient + a->positions * a->padded;
     return w;
-}
-
-/* From scores and dy . v to weights and the gradients of scores, one row; zero for keys that the query does not see. */
-static void differentiate_row(float *restrict weights, float *restrict changes, int64_t valid, float scale,
-                              float log_sum, float share)
-{
-    for (int32_t j = 0, n = (int32_t)valid; j < BLOCK; j++) {
-        const float weight = td_expf(fmaf(weights[j], scale, -log_sum));
-        const float change = weight * (changes[j] - share) * scale;
-        weights[j] = j < n ? weight : 0;
-        changes[j] = j < n ? change : 0;
-    }
 }
 
 /* The contributions of one block of queries and one of keys. */
@@ -353,17 +167,17 @@ static void differentiate_block(const attention *a, head_work *w, int64_t block,
     p.a = w->weights;
     p.b = w->gradients;
     p.c = w->value_gradient;
-    multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
+    attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
     p.a = w->changes;
     p.b = w->queries;
     p.c = w->key_gradient;
-    multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
+    attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
     p.step = BLOCK;
     p.offset = a->along;
     p.b = w->keys;
     p.c = w->query_gradient + first * a->padded;
     p.add = keys > 0;
-    multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
 }
 
 static void unpack_rows(const attention *a, const float *from, int64_t n, float *to)
@@ -393,7 +207,7 @@ static void differentiate_head(const void *context, int64_t task, int64_t slot)
     const int64_t at = sample * a->positions * 3 * a->width + index * a->d;
     const float *y = (const float *)a->call->inputs[OUTPUT].data + first;
     head_work w = head_work_at(a, a->scratch + slot * a->slot_floats);
-    w.head = a->qkv + at;
+    w.head = (const float *)a->qkv + at;
     w.dy = (const float *)a->call->inputs[GRADIENT].data + first;
     w.log_sum = (const float *)a->call->inputs[LOG_SUM].data + task * a->positions;
     float *out = (float *)a->call->outputs[0].data + at;
@@ -425,7 +239,7 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 const td_cpu_kernel TD_KERNEL(causal_attention_gradient) = {.op = "causal_attention_gradient",
                                                             .supports = supports,
                                                             .widens = true,
-                                                            .prepare = prepare,
+                                                            .prepare = attention_prepare,
                                                             .destroy = td_free,
                                                             .scratch_bytes = gradient_scratch_bytes,
                                                             .run = run_gradient};

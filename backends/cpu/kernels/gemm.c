@@ -6,7 +6,7 @@
  * between spans. The next block of A is fetched into the cache meanwhile. */
 #include "backends/cpu/gemm_own.h"
 #include "backends/cpu/kernel.h"
-#ifdef TD_GEMM_PAIRS
+#ifdef TD_PAIRS
 #include "backends/cpu/kernels/gemm_pairs.h"
 #else
 #include "backends/cpu/kernels/gemm_pack.h"

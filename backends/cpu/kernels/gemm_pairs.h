@@ -1,44 +1,25 @@
-/* The own matrix product of bf16 by an instruction that adds the products of two neighbours of a sum: VDPBF16PS. Not a kernel:
- * gemm.c is compiled with this instead of gemm_pack.h's panels of floats.
+/* The own matrix product of bf16 in pairs (pairs.h): gemm.c is compiled with this instead of gemm_pack.h's panels of floats. Not a
+ * kernel.
  *
- * An entry of a panel is a pair: the numbers of k (even) in the low half of 32 bits, those of k + 1 in the high half, with zeros
- * beyond an odd end of the sum and beyond the edge. So a panel of pairs is one of floats whose bits are never looked at, half as
- * long. Pairs begin at even k of the piece, whatever the blocking: the bits of a sum depend on where it is cut into parts alone.
- *
- * What the instruction computes is the processor's affair. Intel's manual: first the product of the high halves is added with
- * fma, then that of the low halves; subnormal numbers count as zero, going in and coming out. Tests compile this with
- * td_gemm_pair_dot, which does that in C, where there is no such instruction. */
+ * An entry of a panel is a pair, so panels are half as long. Pairs begin at even k of the piece, whatever the blocking: the bits of a
+ * sum depend on where it is cut into parts alone. */
 #ifndef TANDEM_BACKENDS_CPU_KERNELS_GEMM_PAIRS_H
 #define TANDEM_BACKENDS_CPU_KERNELS_GEMM_PAIRS_H
 
 #include "backends/cpu/kernels/gemm_pack.h"
+#include "backends/cpu/kernels/pairs.h"
 
-#if defined(TD_ISA_avx512_bf16)
-/* The instruction takes its pair of a from memory by itself. Compilers load it into a register, once for both, and are not told
- * otherwise by intrinsics: by llvm-mca's tables of Zen 4 that is three times as slow. */
 static inline __attribute__((always_inline)) void add_entry(const float *a, gemm_vector b0, gemm_vector b1,
                                                             gemm_vector sum[2])
 {
-    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum[0]) : "v"(b0), "m"(*a));
-    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum[1]) : "v"(b1), "m"(*a));
-}
+#if defined(TD_ISA_avx512_bf16)
+    sum[0] = pairs_add(a, b0, sum[0]);
+    sum[1] = pairs_add(a, b1, sum[1]);
 #else
-/* `a`, `b`: pairs. */
-float td_gemm_pair_dot(float sum, uint32_t a, uint32_t b);
-
-static inline void add_entry(const float *a, gemm_vector b0, gemm_vector b1, gemm_vector sum[2])
-{
-    const gemm_vector b[2] = {b0, b1};
-    uint32_t pair_a, pairs_b[GEMM_COLUMNS];
-    float sums[GEMM_COLUMNS];
-    memcpy(&pair_a, a, sizeof pair_a);
-    memcpy(pairs_b, b, sizeof b);
-    memcpy(sums, sum, sizeof sums);
-    for (int i = 0; i < GEMM_COLUMNS; i++)
-        sums[i] = td_gemm_pair_dot(sums[i], pair_a, pairs_b[i]);
-    memcpy(sum, sums, sizeof sums);
-}
+    pairs_add_lanes(a, &b0, &sum[0], GEMM_LANES);
+    pairs_add_lanes(a, &b1, &sum[1], GEMM_LANES);
 #endif
+}
 
 /* Spans begin at even k, and are as many bytes as spans of floats. */
 enum { GEMM_SPAN = 2 * TD_GEMM_SPAN, GEMM_SPAN_UNIT = 2 };
@@ -56,12 +37,6 @@ static inline uint16_t gemm_bits(gemm_source s, int64_t line, int64_t i)
     return bits;
 }
 
-static inline void gemm_put_pair(float *to, uint16_t low, uint16_t high)
-{
-    const uint32_t pair = low | (uint32_t)high << 16;
-    memcpy(to, &pair, sizeof pair);
-}
-
 /* Neighbours of a line are a pair as they lie there. */
 static inline void gemm_pack_panels_across(gemm_source s, int64_t width, int64_t lines, int64_t k, float *to)
 {
@@ -71,7 +46,7 @@ static inline void gemm_pack_panels_across(gemm_source s, int64_t width, int64_t
         words.narrow = TD_GEMM_F32;
         gemm_pack_across(words, width, here, k / 2, to);
         for (int64_t i = 0; k % 2 && i < width; i++)
-            gemm_put_pair(to + k / 2 * width + i, i < here ? gemm_bits(panel, i, k - 1) : 0, 0);
+            pairs_put(to + k / 2 * width + i, i < here ? gemm_bits(panel, i, k - 1) : 0, 0);
     }
 }
 
@@ -94,7 +69,7 @@ static inline void gemm_pack_pairs(gemm_source s, int64_t k, bool both, int64_t 
     }
 #endif
     for (; i < width; i++)
-        gemm_put_pair(to + i, i < here ? gemm_bits(s, k, i) : 0, i < here && both ? gemm_bits(s, k + 1, i) : 0);
+        pairs_put(to + i, i < here ? gemm_bits(s, k, i) : 0, i < here && both ? gemm_bits(s, k + 1, i) : 0);
 }
 
 static inline void gemm_pack_panels_along(gemm_source s, int64_t width, int64_t count, int64_t k, float *to)

@@ -35,7 +35,7 @@ INLINE void add_products_plainly(const gemm_step *s, int rows, gemm_vector sum[G
     }
 }
 
-#if !defined(__FMA__) && defined(__SSE2__) && !defined(TD_GEMM_PAIRS)
+#if !defined(__FMA__) && defined(__SSE2__) && !defined(TD_PAIRS)
 #include <emmintrin.h>
 
 /* Without an fma instruction, fmaf is a slow call. But the product of two floats is exact in double, so

@@ -12,10 +12,29 @@
 
 #include "backends/cpu/kernels/vectors.h"
 
-enum {
-    PANEL_ROWS_16 = 6, /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
-    PANEL_ROWS_8 = 12
-};
+enum { PANEL_ROWS_8 = 12 };
+#ifndef TD_PAIRS
+enum { PANEL_ROWS_16 = 6 }; /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
+#define PANEL_ENTRIES(terms) (terms)
+#define PANEL_ENTRY_OF(term) (term)
+#define PANEL_ADD(vector, a, b, sum) vector##_fma(vector##_set(*(a)), b, sum)
+#else
+/* Panels of pairs (pairs.h): r runs over pairs of terms, and a and b hold these. */
+#include "backends/cpu/kernels/pairs.h"
+enum { PANEL_ROWS_16 = 12 };
+#define PANEL_ENTRIES(terms) (((terms) + 1) / 2)
+#define PANEL_ENTRY_OF(term) ((term) / 2)
+#define PANEL_ADD(vector, a, b, sum) vector##_add_pair(a, b, sum)
+static inline __attribute__((always_inline)) v16 v16_add_pair(const float *a, v16 b, v16 sum)
+{
+#if defined(TD_ISA_avx512_bf16)
+    sum.v = pairs_add(a, b.v, sum.v);
+#else
+    pairs_add_lanes(a, &b, &sum, 16);
+#endif
+    return sum;
+}
+#endif
 
 typedef struct panel {
     const float *a;
@@ -45,7 +64,7 @@ typedef struct panel {
             const vector b = vector##_load(p->b + r * p->b_leading);                                                   \
             const float *a = p->a + p->offset[r];                                                                      \
             _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) sums[i] =                                          \
-                vector##_fma(vector##_set(a[i * step]), b, sums[i]);                                                   \
+                PANEL_ADD(vector, a + i * step, b, sums[i]);                                                           \
         }                                                                                                              \
         _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++)                                                        \
         {                                                                                                              \
@@ -55,7 +74,9 @@ typedef struct panel {
     }
 
 PANEL_TILE(v16, PANEL_ROWS_16)
+#ifndef TD_PAIRS
 PANEL_TILE(v8, PANEL_ROWS_8)
+#endif
 
 #define PANEL_CASE(vector, n)                                                                                          \
     case n:                                                                                                            \
@@ -75,11 +96,20 @@ static inline void panel_16(const panel *p, int64_t rows)
         PANEL_CASE(v16, 4)
         PANEL_CASE(v16, 5)
         PANEL_CASE(v16, 6)
+#ifdef TD_PAIRS
+        PANEL_CASE(v16, 7)
+        PANEL_CASE(v16, 8)
+        PANEL_CASE(v16, 9)
+        PANEL_CASE(v16, 10)
+        PANEL_CASE(v16, 11)
+        PANEL_CASE(v16, 12)
+#endif
     default:
         break;
     }
 }
 
+#ifndef TD_PAIRS
 /* `rows` at most PANEL_ROWS_8. */
 static inline void panel_8(const panel *p, int64_t rows)
 {
@@ -100,6 +130,7 @@ static inline void panel_8(const panel *p, int64_t rows)
         break;
     }
 }
+#endif
 
 /* Rows of one tile when `n` rows are cut evenly into tiles of at most `most`. */
 static inline int64_t panel_piece(int64_t n, int64_t most)
