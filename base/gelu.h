@@ -18,10 +18,16 @@ static inline float td_gelu_erf(float x)
     return 0.5f * x * (1.0f + td_erff(x * TD_SQRT_HALF));
 }
 
+/* 1 / (1 + e^-2u), which is (1 + tanh u) / 2 for one exponential and one quotient. */
+static inline float td_gelu_gate(float x)
+{
+    float twice_u = x * fmaf(x * x, 2.0f * TD_SQRT_TWO_OVER_PI * TD_GELU_CUBIC, 2.0f * TD_SQRT_TWO_OVER_PI);
+    return 1.0f / (1.0f + td_expf_bounded(-twice_u));
+}
+
 static inline float td_gelu_tanh(float x)
 {
-    float u = TD_SQRT_TWO_OVER_PI * (x + TD_GELU_CUBIC * (x * x * x));
-    return 0.5f * x * (1.0f + td_tanhf(u));
+    return x * td_gelu_gate(x);
 }
 
 /* d/dx of td_gelu_erf: Phi(x) + x phi(x). */
@@ -34,10 +40,9 @@ static inline float td_gelu_erf_slope(float x)
 
 static inline float td_gelu_tanh_slope(float x)
 {
-    float u = TD_SQRT_TWO_OVER_PI * (x + TD_GELU_CUBIC * (x * x * x));
-    float t = td_tanhf(u);
-    float du = TD_SQRT_TWO_OVER_PI * (1.0f + 3.0f * TD_GELU_CUBIC * (x * x));
-    return 0.5f * (1.0f + t) + 0.5f * x * ((1.0f - t * t) * du);
+    float gate = td_gelu_gate(x);
+    float twice_du = fmaf(x * x, 6.0f * TD_SQRT_TWO_OVER_PI * TD_GELU_CUBIC, 2.0f * TD_SQRT_TWO_OVER_PI);
+    return fmaf(x * (gate * (1.0f - gate)), twice_du, gate);
 }
 
 #endif

@@ -67,6 +67,28 @@ static inline float td_expf(float x)
     return x != x ? x : result;
 }
 
+/* e^x in two thirds of td_expf's operations, with its bits, for x in [-87, 88], where e^x is a normal number; e^-87 below it and
+ * infinity soon above it. For what is added to a number near one. */
+static inline float td_expf_bounded(float x)
+{
+    const float round_bias = 12582912.0f; /* as in td_expf */
+    float y = x < -87.0f ? -87.0f : x;
+    y = y > 89.0f ? 89.0f : y; /* 2^128, as bits, is infinity */
+    float biased = fmaf(y, 0x1.715476p+0f, round_bias);
+    float n = biased - round_bias;
+    float r = fmaf(-n, 0x1.62e430p-1f, y);
+    r = fmaf(-n, -0x1.05c610p-29f, r);
+    float q = 0x1.9f0810p-13f;
+    q = fmaf(q, r, 0x1.6d8db0p-10f);
+    q = fmaf(q, r, 0x1.111272p-7f);
+    q = fmaf(q, r, 0x1.55548ep-5f);
+    q = fmaf(q, r, 0x1.555554p-3f);
+    q = fmaf(q, r, 0.5f);
+    float power = fmaf(r * r, q, r) + 1.0f;
+    uint32_t exponent = td_float_bits(biased) - td_float_bits(round_bias);
+    return power * td_bits_float((exponent + 127) << 23);
+}
+
 /* ln x = k ln 2 + ln(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ln(1 + f) = f - f^2/2 + f^3 q(f). */
 static inline float td_logf(float x)
 {

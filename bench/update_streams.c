@@ -8,9 +8,16 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/prefetch.h"
 #include "base/team.h"
 
-enum { PASSES = 12, PIECE = 512, BYTES = 16, MOVED = 28 }; /* bytes of an element: in memory, and moved */
+enum {
+    PASSES = 12,
+    PIECE = 32,
+    AHEAD = 256 /* elements */,
+    BYTES = 16,
+    MOVED = 28
+}; /* bytes of an element: in memory, and moved */
 
 typedef struct streams {
     float *parameter, *first, *second, *gradient;
@@ -53,16 +60,32 @@ static void touch_mixed(const streams *s, int64_t at, float *restrict p, float *
     copy_out(s->copy + at, piece);
 }
 
+/* The piece that comes AHEAD elements after this one, as the update itself asks for it. */
+TD_PREFETCHES void fetch_ahead(const streams *s, int64_t at)
+{
+    const float *const arrays[] = {s->parameter + at, s->first + at, s->second + at,
+                                   s->gradient ? s->gradient + at : NULL};
+    for (int i = 0; i < 4 && arrays[i]; i++) {
+        __builtin_prefetch(arrays[i] + AHEAD);
+        __builtin_prefetch(arrays[i] + AHEAD + PIECE / 2);
+    }
+    if (!s->gradient)
+        __builtin_prefetch(s->narrow + at + AHEAD);
+}
+
 static void task(void *context, int64_t index, int32_t thread)
 {
     (void)thread;
     const streams *s = context;
     const int64_t begin = s->pieces * index / s->tasks, end = s->pieces * (index + 1) / s->tasks;
-    for (int64_t at = begin * PIECE; at < end * PIECE; at += PIECE)
+    for (int64_t at = begin * PIECE; at < end * PIECE; at += PIECE) {
+        if (at + AHEAD + PIECE <= end * PIECE)
+            fetch_ahead(s, at);
         if (s->gradient)
             touch(s, at, s->parameter + at, s->first + at, s->second + at);
         else
             touch_mixed(s, at, s->parameter + at, s->first + at, s->second + at);
+    }
 #ifdef __SSE2__
     _mm_sfence();
 #endif

@@ -13,6 +13,15 @@
 
 enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
 
+/* A 16-bit gradient, and the 16-bit copy of the parameters that an update leaves. */
+typedef struct td_update_narrow {
+    const uint16_t *gradient;
+    uint16_t *copy; /* NULL: none */
+    bool is_bf16, copy_is_bf16;
+    bool past;    /* the copy is 32-byte aligned, and is written past the caches */
+    float factor; /* of the gradient, before the rule */
+} td_update_narrow;
+
 typedef struct td_update_rule {
     const char *name;
     int32_t least_states, most_states;
@@ -20,6 +29,9 @@ typedef struct td_update_rule {
     /* n elements, or one row if per_row: states[i] points at their numbers, or is NULL where the call has fewer. The arrays
      * do not overlap. */
     void (*update)(float *parameter, float *const *states, const float *gradient, int64_t n, const float *coefficients);
+    /* Optional: the same from a 16-bit gradient and with a copy, for the whole pieces of 32 elements that n has. */
+    void (*update_narrow)(float *parameter, float *const *states, const td_update_narrow *narrow, int64_t n,
+                          const float *coefficients);
     /* Optional, for rules whose rows are each a long chain of operations: n distinct rows of `dim` elements, with the same bits.
      * Parameter and states are those of all rows, gradients [n, dim]; rows[n] to rows[known] come next, and are asked for. */
     void (*update_rows)(float *parameter, float *const *states, const int64_t *rows, int64_t n, int64_t known,

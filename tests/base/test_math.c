@@ -53,6 +53,19 @@ static void test_expf(void **state)
     (void)state;
     check_accuracy(td_expf, exp, 1.0);
 }
+static void test_bounded_exponential_has_the_same_bits_within_its_bounds(void **state)
+{
+    (void)state;
+    for (uint64_t bits = 0; bits < (uint64_t)1 << 32; bits += STRIDE) {
+        const float x = td_bits_float((uint32_t)bits), got = td_expf_bounded(x);
+        if (isnan(x))
+            assert_true(isnan(got));
+        else if (x <= 88)
+            assert_int_equal(td_float_bits(got), td_float_bits(td_expf(x < -87 ? -87 : x)));
+        else if (x >= 89)
+            assert_true(isinf(got));
+    }
+}
 static void test_logf(void **state)
 {
     (void)state;
@@ -150,7 +163,7 @@ static void test_double_functions(void **state)
 
 /* ---- instruction sets ---------------------------------------------------------------------------------------------------------------- */
 
-enum { FUNCTIONS = 7, BLOCK = 4096 };
+enum { FUNCTIONS = 8, BLOCK = 4096 };
 
 #define ALL_FUNCTIONS(suffix, ...)                                                                                     \
     __VA_ARGS__ static void all_##suffix(const float *restrict x, float(*restrict out)[BLOCK])                         \
@@ -169,6 +182,8 @@ enum { FUNCTIONS = 7, BLOCK = 4096 };
             out[5][i] = td_erff(x[i]);                                                                                 \
         for (int i = 0; i < BLOCK; i++)                                                                                \
             out[6][i] = td_softplusf(x[i]);                                                                            \
+        for (int i = 0; i < BLOCK; i++)                                                                                \
+            out[7][i] = td_expf_bounded(x[i]);                                                                         \
     }
 
 ALL_FUNCTIONS(baseline)
@@ -216,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expf),
+        cmocka_unit_test(test_bounded_exponential_has_the_same_bits_within_its_bounds),
         cmocka_unit_test(test_logf),
         cmocka_unit_test(test_log1pf),
         cmocka_unit_test(test_tanhf),

@@ -1,7 +1,7 @@
 /* adamw: the formula of optim/adamw.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/update.h"
+#include "backends/cpu/kernels/update_narrow.h"
 
 /* As in optim/adamw.c. */
 enum { SCALE, STEP, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, ROOT, EPSILON, DECAY };
@@ -24,7 +24,10 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
-const td_update_rule TD_KERNEL(update_adamw) = {.name = "adamw", .least_states = 2, .most_states = 2, .update = update};
+TD_UPDATE_NARROW(update)
+
+const td_update_rule TD_KERNEL(update_adamw) = {
+    .name = "adamw", .least_states = 2, .most_states = 2, .update = update, .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(adamw)
 

@@ -1,7 +1,7 @@
 /* sgd: the formula of optim/sgd.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/update.h"
+#include "backends/cpu/kernels/update_narrow.h"
 
 /* As in optim/sgd.c. */
 enum { SCALE, RATE, WEIGHT_DECAY, MOMENTUM, FROM_GRADIENT, FROM_MOMENTUM };
@@ -33,7 +33,10 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
-const td_update_rule TD_KERNEL(update_sgd) = {.name = "sgd", .least_states = 0, .most_states = 1, .update = update};
+TD_UPDATE_NARROW(update)
+
+const td_update_rule TD_KERNEL(update_sgd) = {
+    .name = "sgd", .least_states = 0, .most_states = 1, .update = update, .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(sgd)
 

@@ -11,7 +11,7 @@
 #include "backends/cpu/kernels/update_rules.h"
 
 enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_UPDATE_MOST_STATES };
-enum { PIECE = TD_CHUNK };
+enum { PIECE = TD_CHUNK, UNIT = 32 /* of update_narrow */ };
 static const int64_t LONG_COPY = 1 << 21; /* elements */
 
 static int32_t count_states(const td_tensor *part)
@@ -63,13 +63,33 @@ typedef struct mixed_part {
     int64_t rounding;
 } mixed_part;
 
+/* The whole units of a span that a rule takes as one loop; returns where the rest begins. */
+static int64_t update_narrow(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
+{
+    const td_tensor *inputs = part->inputs, *gradient = &inputs[GRADIENT], *copy = part->copy;
+    const int64_t n = (end - begin) / UNIT * UNIT;
+    if (!rule->update_narrow || inputs[PARAMETER].dtype != TD_F32 || gradient->dtype == TD_F32 || part->seen.sum)
+        return begin;
+    float *states[TD_UPDATE_MOST_STATES] = {NULL};
+    td_update_narrow narrow = {.gradient = (const uint16_t *)gradient->data + begin,
+                               .copy = copy ? (uint16_t *)copy->data + begin : NULL,
+                               .is_bf16 = gradient->dtype == TD_BF16,
+                               .copy_is_bf16 = copy && copy->dtype == TD_BF16,
+                               .factor = part->seen.factor};
+    narrow.past = past && (uintptr_t)narrow.copy % 32 == 0;
+    for (int32_t s = 0; s < TD_UPDATE_MOST_STATES && inputs[STATES + s].kind != TD_NONE; s++)
+        states[s] = (float *)inputs[STATES + s].data + begin;
+    rule->update_narrow((float *)inputs[PARAMETER].data + begin, states, &narrow, n, inputs[COEFFICIENTS].data);
+    return begin + n;
+}
+
 static void update_span(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
 {
     const td_tensor *inputs = part->inputs;
     const td_dtype dtype = inputs[PARAMETER].dtype;
     const uint64_t update = td_update_of(inputs[COEFFICIENTS].data);
     float buffer[PIECE], wide[PIECE];
-    for (int64_t at = begin; at < end; at += PIECE) {
+    for (int64_t at = update_narrow(rule, part, begin, end, past); at < end; at += PIECE) {
         int64_t n = end - at < PIECE ? end - at : PIECE;
         float *states[TD_UPDATE_MOST_STATES] = {NULL};
         float *parameter = dtype == TD_F32 ? (float *)inputs[PARAMETER].data + at : wide;
