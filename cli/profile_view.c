@@ -113,7 +113,7 @@ static td_status *print_path(const td_step_trace *trace, td_subgraph_times *cons
             td_table_row(&table, texts[c], td_cell_time(&a, ns), td_cell_share(&b, ns * n, wall));
     }
     char name[64];
-    (void)snprintf(name, sizeof name, "%" PRId64 " others", others);
+    (void)snprintf(name, sizeof name, "%" PRId64 " %s", others, others == 1 ? "other" : "others");
     if (rest)
         td_table_row(&table, name, td_cell_time(&a, (double)rest / n), td_cell_share(&b, (double)rest, wall));
     fputc('\n', out);
@@ -189,7 +189,7 @@ static td_status *print_subgraphs(const td_step_trace *trace, FILE *out)
         add_times(&others, times);
     }
     char name[64];
-    (void)snprintf(name, sizeof name, "%d others, less than %s each", more,
+    (void)snprintf(name, sizeof name, "%d %s, less than %s each", more, more == 1 ? "other" : "others",
                    td_format_seconds((td_unit_text){0}.text, 1e-9 * least / (double)trace->n_steps));
     if (more)
         add_subgraph(&table, name, "", &others, planned);
@@ -247,7 +247,7 @@ static td_status *print_copies(const td_step_trace *trace, td_subgraph_times **s
     if (more) {
         double n = (double)others.steps;
         char name[64];
-        (void)snprintf(name, sizeof name, "%d others", more);
+        (void)snprintf(name, sizeof name, "%d %s", more, more == 1 ? "other" : "others");
         td_table_row(&table, name, "", td_format_traffic(t[0].text, (double)others.bytes / n),
                      td_cell_time(&t[1], (double)others.total_ns / n),
                      td_format_rate(t[2].text, 1e9 * (double)others.bytes / (double)(others.total_ns + 1)),

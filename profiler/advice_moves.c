@@ -142,8 +142,9 @@ static void advise_balance(const td_analysis *a, td_advice_list *list)
                    : whole.name ? whole.ns
                                 : gain,
                    "%s works %s of a step, %s %s: balance would save up to %s%s %s", plan->devices[most].name,
-                   TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name, TD_ADVICE_TIME(busy_of(a, least)),
-                   TD_ADVICE_TIME(gain), row || whole.name ? ";" : ",", what);
+                   TD_ADVICE_TIME(busy_of(a, most)), plan->devices[least].name,
+                   busy_of(a, least) > 0 ? TD_ADVICE_TIME(busy_of(a, least)) : "none", TD_ADVICE_TIME(gain),
+                   row || whole.name ? ";" : ",", what);
 }
 
 /* ---- there and back ------------------------------------------------------------------------------------------------------------------------ */

@@ -3,9 +3,11 @@ import { get } from "/api.js";
 import { tagPage } from "/tags.js";
 import { h, canvas, css, number, tip } from "/dom.js";
 
-let mode = "ridges";
+let mode = "ridges", wide = 400; // pixels of a picture: as many as a card has
 
 export function show(place) {
+  const columns = Math.max(1, Math.floor((place.clientWidth + 16) / 446));
+  wide = Math.max(260, Math.floor((place.clientWidth - 16 * (columns - 1)) / columns) - 30);
   return tagPage(place, {
     kind: "histogram", most: 24,
     lead: "Each outline is one step, the latest in front; the heat map has a column for each step.",
@@ -20,7 +22,7 @@ export function show(place) {
 async function card(tag, run) {
   const answer = await get("histograms", { run: run.id, id: tag.id, limit: mode === "ridges" ? 30 : 120 });
   const last = answer.histograms[answer.histograms.length - 1];
-  const [element, context] = canvas(400, 210);
+  const [element, context] = canvas(wide, 210);
   element.setAttribute("role", "img");
   element.setAttribute("aria-label", `Histogram of ${tag.tag} over ${answer.n} steps`);
   const filled = answer.histograms.filter((one) => one.limits.length);
@@ -42,11 +44,11 @@ function axis(context, range) {
   context.textAlign = "left";
   context.fillText(number(range[0], 3), 8, 204);
   context.textAlign = "right";
-  context.fillText(number(range[1], 3), 392, 204);
+  context.fillText(number(range[1], 3), wide - 8, 204);
 }
 
 function ridges(context, list, range, element) {
-  const x = (v) => 8 + (384 * (v - range[0])) / span(range), most = Math.max(...list.flatMap(density), 1e-30);
+  const x = (v) => 8 + ((wide - 16) * (v - range[0])) / span(range), most = Math.max(...list.flatMap(density), 1e-30);
   list.forEach((one, k) => {
     const base = list.length > 1 ? 62 + (124 * k) / (list.length - 1) : 186, heights = density(one);
     context.beginPath();
@@ -77,7 +79,7 @@ function ridges(context, list, range, element) {
 }
 
 function heat(context, list, range) {
-  const width = 384 / list.length, y = (v) => 188 - (180 * (v - range[0])) / span(range), accent = css("--accent");
+  const width = (wide - 16) / list.length, y = (v) => 188 - (180 * (v - range[0])) / span(range), accent = css("--accent");
   list.forEach((one, k) => {
     const heights = density(one), most = Math.max(...heights, 1e-30);
     heights.forEach((d, i) => {
@@ -92,5 +94,5 @@ function heat(context, list, range) {
   context.font = "11px system-ui, sans-serif";
   context.fillText(`step ${list[0].step}`, 8, 204);
   context.textAlign = "right";
-  context.fillText(`step ${list[list.length - 1].step}`, 392, 204);
+  context.fillText(`step ${list[list.length - 1].step}`, wide - 8, 204);
 }
