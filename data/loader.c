@@ -153,7 +153,7 @@ static void *work(void *self)
     for (int64_t number; (number = claim(loader)) >= 0;) {
         slot *mine = slot_of(loader, number);
         pthread_mutex_unlock(&loader->mutex);
-        uint64_t from = td_record_begin();
+        const uint64_t from = mine->wanted ? td_record_begin() : 0; /* what is left out is no batch that was made */
         fill_slot(loader, mine);
         td_record_end(TD_RECORD_DATA_FETCH, 0, 0, from, (uint64_t)mine->batch.samples);
         pthread_mutex_lock(&loader->mutex);

@@ -3,6 +3,7 @@
 #include "tests/data/files.h"
 
 #include "base/memory.h"
+#include "base/record.h"
 #include "data/dataset.h"
 #include "data/fill.h"
 
@@ -205,6 +206,43 @@ static void test_batches_that_are_not_wanted_come_in_their_turn_without_data(voi
     td_dataset_destroy(dataset);
 }
 
+/* How many batches recordings say were made. */
+static int64_t take_fetches(void)
+{
+    int64_t fetches = 0;
+    for (int32_t r = 0; r < TD_RECORD_RINGS; r++)
+        for (td_record_span span; td_record_peek(r, &span); td_record_consume(r, &span))
+            for (uint32_t i = 0; i < span.n; i++)
+                fetches += td_record_kind_of(&span.records[i]) == TD_RECORD_DATA_FETCH;
+    return fetches;
+}
+
+static void test_only_batches_that_are_made_are_recorded_as_made(void **state)
+{
+    (void)state;
+    td_dataset *dataset = numbered_rows();
+    asked a = {0};
+    td_loader_options options = td_loader_defaults();
+    options.batch = 10;
+    options.wants = wants_every_third;
+    options.wants_context = &a;
+    assert_true(td_record_open(1 << 10));
+    td_record_switch(true);
+    td_loader *loader = load(dataset, options);
+    const td_source source = td_loader_source(loader);
+    bool end = false;
+    while (!end) {
+        td_batch batch;
+        expect_ok(source.next(source.self, &batch, &end));
+        if (!end)
+            source.release(source.self, &batch);
+    }
+    td_loader_destroy(loader);
+    td_record_switch(false);
+    assert_int_equal(take_fetches(), (a.n + 2) / 3);
+    td_dataset_destroy(dataset);
+}
+
 static void test_three_batches_may_be_out_and_come_back_in_any_order(void **state)
 {
     (void)state;
@@ -392,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_in_order_and_without_the_remainder),
         cmocka_unit_test(test_batches_do_not_depend_on_workers_or_where_a_run_began),
         cmocka_unit_test(test_batches_that_are_not_wanted_come_in_their_turn_without_data),
+        cmocka_unit_test(test_only_batches_that_are_made_are_recorded_as_made),
         cmocka_unit_test(test_three_batches_may_be_out_and_come_back_in_any_order),
         cmocka_unit_test(test_asking_for_more_than_there_is_room_for_is_an_error_and_not_a_wait),
         cmocka_unit_test(test_an_error_comes_out_in_its_turn_and_again),
