@@ -118,23 +118,25 @@ bool td_job_name_parse(const char *name, int32_t *out_stem, int32_t *out_rank)
 
 /* ---- workers of one rank --------------------------------------------------------------------------------------------------------- */
 
+enum { MOST_OF_RANK = 256 }; /* each looks at all of the rank's records: a file that has more is made to be slow */
+
 /* The workers whose plans trained in a trace, in ascending order. */
-static td_status *list_workers(const td_trace *trace, int32_t **out_workers, int32_t *out_n)
+static td_status *list_workers(const td_trace *trace, int32_t out_workers[MOST_OF_RANK], int32_t *out_n)
 {
-    int32_t *found = NULL, n = 0;
-    TD_TRY(TD_NEW(found, trace->n_plans + 1));
+    int32_t n = 0;
     for (int64_t p = 0; p < trace->n_plans; p++) {
         const int32_t worker = trace->plans[p].training ? trace->plans[p].worker : -1;
         int32_t at = n;
-        while (at > 0 && found[at - 1] > worker)
+        while (at > 0 && out_workers[at - 1] > worker)
             at--;
-        if (worker < 0 || (at > 0 && found[at - 1] == worker))
+        if (worker < 0 || (at > 0 && out_workers[at - 1] == worker))
             continue;
-        memmove(&found[at + 1], &found[at], (size_t)(n - at) * sizeof *found);
-        found[at] = worker;
+        if (n == MOST_OF_RANK)
+            return TD_ERROR(TD_DATA_ERROR, "it runs more than %d workers", MOST_OF_RANK);
+        memmove(&out_workers[at + 1], &out_workers[at], (size_t)(n - at) * sizeof *out_workers);
+        out_workers[at] = worker;
         n++;
     }
-    *out_workers = found;
     *out_n = n;
     return NULL;
 }
@@ -155,15 +157,11 @@ static td_status *split_workers(td_job_traces *job, int64_t *capacity)
 {
     const int32_t ranks = job->n;
     for (int32_t i = 0; i < ranks; i++) {
-        int32_t *workers = NULL, n = 0;
-        if (!job->ranks[i].trace)
-            continue;
-        TD_TRY(list_workers(job->ranks[i].trace, &workers, &n));
-        td_status *status = NULL;
-        for (int32_t w = 1; w < n && !status; w++) {
-            status = td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks);
-            if (status)
-                break;
+        int32_t workers[MOST_OF_RANK], n = 0;
+        if (job->ranks[i].trace)
+            TD_TRY(td_status_prefix(list_workers(job->ranks[i].trace, workers, &n), "rank %d", job->ranks[i].rank));
+        for (int32_t w = 1; w < n; w++) {
+            TD_TRY(td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks));
             td_rank_trace *further = &job->ranks[job->n++];
             *further = job->ranks[i];
             further->shares = true;
@@ -171,8 +169,6 @@ static td_status *split_workers(td_job_traces *job, int64_t *capacity)
         }
         if (n > 1)
             name_worker(&job->ranks[i], workers[0], true);
-        td_free(workers);
-        TD_TRY(status);
     }
     return NULL;
 }

@@ -439,6 +439,36 @@ static void test_each_worker_of_a_rank_is_analysed(void **state)
     close_job(&o);
 }
 
+/* Each worker looks at all records of its rank: a file of a great many would take for ever. */
+static void test_a_rank_of_very_many_workers_is_refused(void **state)
+{
+    (void)state;
+    enum { MANY = 257 };
+    made m = worker(0, 1);
+    made_events *events = calloc(1, sizeof *events);
+    td_trace_writer *writer = NULL;
+    td_job_traces *job = NULL;
+    char text[64];
+    assert_non_null(events);
+    (void)unlink(trace_name(0));
+    OK(td_trace_writer_open(trace_name(0), &writer));
+    OK(made_write(writer, &m, events, 1000000));
+    m.changes[0][0] = "\"first_id\":1";
+    m.changes[0][1] = text;
+    for (int w = 0; w < MANY; w++) {
+        (void)snprintf(text, sizeof text, "\"worker\":%d,\"first_id\":%d", w, FIRST_ID + 2 * (w + 1) * N_SUBGRAPHS);
+        char *plan = made_plan_with(&m);
+        OK(td_trace_write(writer, TRACE_PLAN, plan, strlen(plan)));
+        free(plan);
+    }
+    OK(td_trace_writer_close(writer, 0));
+    free(events);
+    td_status *status = td_job_traces_read(trace_name(0), &job);
+    assert_int_equal(td_status_code(status), TD_DATA_ERROR);
+    assert_non_null(strstr(td_status_message(status), "rank 0: it runs more than 256 workers"));
+    td_status_destroy(status);
+}
+
 /* ---- what is missing -------------------------------------------------------------------------------------------------------------- */
 
 /* Rank 1's trace is cut off, rank 2's is no trace, rank 3 left none; the first one may be the one that is not there. */
@@ -596,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_a_step_that_waits_for_ranks_says_so_and_not_that_cores_idle),
         cmocka_unit_test(test_cores_that_other_ranks_use_do_not_idle),
         cmocka_unit_test(test_each_worker_of_a_rank_is_analysed),
+        cmocka_unit_test(test_a_rank_of_very_many_workers_is_refused),
         cmocka_unit_test(test_ranks_without_a_whole_trace_are_listed),
         cmocka_unit_test(test_a_merged_trace_has_every_rank_as_a_process),
         cmocka_unit_test(test_the_report_of_a_job_has_its_ranks),
