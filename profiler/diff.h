@@ -25,7 +25,7 @@ typedef struct td_unlike {
     char before[128], after[128];
 } td_unlike;
 
-enum { TD_MOST_UNLIKE = 9 };
+enum { TD_MOST_UNLIKE = 10 }; /* as many as diff_unlike.c looks for */
 
 typedef struct td_diff {
     td_unlike unlike[TD_MOST_UNLIKE]; /* other work first */
