@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "base/file_error.h"

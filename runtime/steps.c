@@ -1,13 +1,12 @@
 /* One micro-batch in, one out: admitting it to the lanes, waiting for the oldest, and what its window reports. See steps.h. */
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/record.h"
-#include "runtime/steps.h"
 #include "base/units.h"
+#include "runtime/steps.h"
 
 void td_slot_drop_fields(td_step_slot *slot)
 {
