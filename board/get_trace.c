@@ -140,9 +140,8 @@ TD_BOARD_HANDLER(get_timeline)
            pixels = td_board_number(request, "pixels", 1200, 1, 8000);
     range r = {(int64_t)from, (int64_t)to, (int64_t)((to - from) / pixels)};
     td_string_format(out,
-                     "{\"begin\":%lld,\"end\":%lld,\"from\":%lld,\"to\":%lld,\"events\":%lld,\"dropped\":%llu,\"cut\":%"
-                     "s,\"threads\":%lld,"
-                     "\"threads_left_out\":%lld,\"rows\":[",
+                     "{\"begin\":%lld,\"end\":%lld,\"from\":%lld,\"to\":%lld,\"events\":%lld,\"dropped\":%llu,"
+                     "\"cut\":%s,\"threads\":%lld,\"threads_left_out\":%lld,\"rows\":[",
                      (long long)begin, (long long)end, (long long)r.from, (long long)r.to, (long long)trace->n_events,
                      (unsigned long long)trace->dropped, trace->cut ? "true" : "false", (long long)trace->n_threads,
                      (long long)td_board_threads_left_out(trace));
