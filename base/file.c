@@ -304,8 +304,13 @@ td_status *td_file_writer_open(const char *path, td_file_writer **out_writer)
     *out_writer = NULL;
     td_file_writer *writer = NULL;
     struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
-        return TD_ERROR(TD_IO, "%s: a device or pipe, which a file that is written whole would replace", path);
+    const bool is_there = stat(path, &there) == 0;
+    if (is_there && S_ISDIR(there.st_mode))
+        return td_file_error(path, "create", EISDIR);
+    if (is_there && !S_ISREG(there.st_mode))
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                       "%s: a device or pipe, which a file that is written whole would replace", path),
+                              "name a file");
     TD_TRY(TD_NEW(writer, 1));
     writer->file = -1;
     writer->path = td_strdup(path);

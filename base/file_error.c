@@ -110,8 +110,6 @@ static const char *help_of(int error)
         return "that file system can only be read: name another place";
     case EISDIR:
         return "it is a folder: name a file";
-    case ENOTDIR:
-        return "a part of that path is a file, not a folder";
     case ELOOP:
         return "links that lead back to themselves";
     case ENOSPC:
@@ -131,8 +129,12 @@ td_status *td_file_error(const char *path, const char *verb, int error)
 {
     error = error ? error : ENOMEM;
     td_status *status = TD_ERROR(code_of(error), "%s: cannot %s: %s", path, verb, strerror(error));
+    struct stat there;
     if (error == ENOENT)
         help_missing(status, path);
+    else if (error == ENOTDIR)
+        td_status_help(status, stat(path, &there) ? "a part of that path is a file, not a folder"
+                                                  : "it is a file: name a folder");
     else if (help_of(error))
         td_status_help(status, "%s", help_of(error));
     return status;

@@ -2,7 +2,7 @@
 #include "base/nearest.h"
 
 #include <ctype.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LONGEST = 63 };
@@ -46,4 +46,31 @@ const char *td_nearest(const char *name, int32_t n, const char *(*at)(const void
         }
     }
     return best;
+}
+
+int32_t td_start_distance(const char *start, const char *name)
+{
+    char begins[LONGEST + 1], cut[LONGEST + 1];
+    (void)snprintf(begins, sizeof begins, "%.*s", (int)strcspn(start, "*"), start);
+    const int32_t length = (int32_t)strlen(begins);
+    int32_t fewest = td_edit_distance(begins, name);
+    for (int32_t shown = length > 1 ? length - 1 : 0; shown <= length + 1 && shown <= LONGEST; shown++) {
+        (void)snprintf(cut, sizeof cut, "%.*s", shown, name);
+        fewest = least(fewest, td_edit_distance(begins, cut));
+    }
+    return fewest;
+}
+
+bool td_is_near(const char *name, const char *nearest)
+{
+    const int32_t length = (int32_t)strcspn(name, "*");
+    return length > 0 && td_start_distance(name, nearest) <= 1 + least(length, LONGEST) / 3;
+}
+
+const char *td_meant(char buffer[TD_MEANT], const char *name, const char *nearest)
+{
+    buffer[0] = '\0';
+    if (nearest && td_is_near(name, nearest))
+        (void)snprintf(buffer, TD_MEANT, "; did you mean \"%.120s\"?", nearest);
+    return buffer;
 }

@@ -334,7 +334,8 @@ td_status *td_board_server_start(td_board *board, const td_board_server_options 
         options->token && !server->token ? TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a token") : NULL;
     int error = status ? 0 : getaddrinfo(host, service, &hints, &found);
     if (error)
-        status = TD_ERROR(TD_INVALID_ARGUMENT, "--host %s: %s", host, gai_strerror(error));
+        status = td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "--host %s: %s", host, gai_strerror(error)),
+                                "name an address of this machine: 127.0.0.1, 0.0.0.0 (all), ::1");
     if (!status)
         status = listen_on(server, host, options->port, found);
     if (found)

@@ -99,6 +99,9 @@ td_status *td_arguments_read(const td_command *command, int argc, char **argv, t
             TD_TRY(read_option(out_arguments, argc, argv, &i));
             continue;
         }
+        if (!argv[i][0])
+            return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: an argument is empty", command->name),
+                                  "usage: tandem %s %s", command->name, command->usage);
         if (out_arguments->n_words == TD_MOST_ARGUMENTS)
             return TD_ERROR(TD_INVALID_ARGUMENT, "%s: more than %d arguments", command->name, TD_MOST_ARGUMENTS);
         out_arguments->words[out_arguments->n_words++] = argv[i];

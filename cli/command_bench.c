@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/units.h"
 #include "bench/bench.h"
 #include "cli/bench_against.h"
@@ -52,8 +53,10 @@ static td_status *read_request(const td_arguments *arguments, td_bench_request *
 
 static td_status *unknown_case(const char *name)
 {
+    const char *nearest = td_bench_nearest(name);
+    char meant[TD_MEANT];
     return td_status_help(
-        TD_ERROR(TD_INVALID_ARGUMENT, "bench: unknown case \"%s\"; did you mean \"%s\"?", name, td_bench_nearest(name)),
+        TD_ERROR(TD_INVALID_ARGUMENT, "bench: unknown case \"%s\"%s", name, td_meant(meant, name, nearest)),
         "see: tandem bench --list");
 }
 

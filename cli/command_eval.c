@@ -52,8 +52,8 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
     if (!status)
         status = td_evaluate_with(setup, plan, store, which, &evaluation);
     if (!status && !evaluation.samples)
-        status = TD_ERROR(TD_INVALID_ARGUMENT,
-                          "the data has no test part; give data.test or data.train_share, or --part train");
+        status = TD_ERROR(TD_INVALID_ARGUMENT, "the data has no test part; give one (data.test, data.train_share or "
+                                               "data.test_rows, as the format has it), or --part train");
     if (!status)
         status = print(&evaluation, store, td_argument_flag(arguments, "--json"), arguments->out);
     td_store_release(store);

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/file_error.h"
+#include "base/memory.h"
+#include "base/string.h"
 #include "cli/command.h"
 #include "cli/distributed.h"
 #include "cli/idle_keys.h"
@@ -42,10 +44,14 @@ static td_status *dump(const td_plan *plan, const char *pass, FILE *out)
     for (int32_t i = 0; i < n; i++)
         known |= !strcmp(names[i], pass);
     if (!known) {
-        td_status *status =
-            TD_ERROR(TD_INVALID_ARGUMENT, "--dump %s: there is no such pass; they are, in order:", pass);
+        td_string list = {0};
+        char *all = NULL;
         for (int32_t i = 0; i < n; i++)
-            td_status_help(status, "%s", names[i]);
+            td_string_format(&list, "%s%s", i ? ", " : "", names[i]);
+        TD_TRY(td_string_finish(&list, &all));
+        td_status *status = td_status_help(
+            TD_ERROR(TD_INVALID_ARGUMENT, "plan: --dump %s: there is no such pass", pass), "in order: %s", all);
+        td_free(all);
         return status;
     }
     char *text = NULL;
@@ -126,9 +132,10 @@ static td_status *run(const td_arguments *arguments)
     TD_TRY(td_arguments_config(arguments, &config));
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
-        td_distributed_plan_options(setup.root, &setup.options, &job);
         setup.options.keep_dumps = td_argument(arguments, "--dump") != NULL;
-        status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
+        status = td_distributed_plan_options(setup.root, &setup.options, &job);
+        if (!status)
+            status = td_plan_train(setup.graph, setup.model.loss, &setup.options, &plan);
         if (!status)
             td_warn_of_idle_keys(setup.root);
         if (!status)

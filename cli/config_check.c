@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/config_keys.h"
 #include "cli/config_tree.h"
+#include "cli/model.h"
 
 /* ---- one value -------------------------------------------------------------------------------------------------------- */
 
@@ -14,6 +16,22 @@ static bool is_long_integer(const char *text, td_config_type type)
     const bool whole = type == TD_CONFIG_INT || type == TD_CONFIG_INTS;
     const char *digits = text + (*text == '-' || *text == '+');
     return whole && *digits && !digits[strspn(digits, "0123456789")];
+}
+
+/* What has a unit, and is too large: in the words of whoever reads it. */
+static bool is_large(const td_config_node *node, const td_config_key *key, td_status **out_status)
+{
+    int64_t bytes;
+    double number;
+    td_status *status = key->type == TD_CONFIG_SIZE      ? td_parse_bytes(node->text, &bytes)
+                        : key->type == TD_CONFIG_RATE    ? td_parse_rate(node->text, &number)
+                        : key->type == TD_CONFIG_SECONDS ? td_parse_seconds(node->text, &number)
+                                                         : NULL;
+    const bool large = status && strstr(td_status_message(status), "too large");
+    if (large)
+        *out_status = TD_NODE_ERROR(node, "%s: %s", key->name, td_status_message(status));
+    td_status_destroy(status);
+    return large;
 }
 
 static td_status *wrong_enum(const td_config_node *node, const td_config_key *key)
@@ -34,6 +52,8 @@ static td_status *wrong_type(const td_config_node *node, const td_config_key *ke
     if (node->kind != TD_NODE_SCALAR)
         status = TD_NODE_ERROR(node, "%s must be %s, not a %s", key->name, td_config_type_name(key->type),
                                node->kind == TD_NODE_LIST ? "list" : "map");
+    else if (is_large(node, key, &status))
+        return status;
     else if (is_long_integer(node->text, key->type))
         status = TD_NODE_ERROR(node, "%s: %s is more than 64 bits hold", key->name, node->text);
     else
@@ -51,7 +71,7 @@ static td_status *check_range(const td_config_node *node, const td_config_key *k
         return NULL;
     bool below = value < key->least;
     const char *unit = key->unit ? key->unit : key->type == TD_CONFIG_SECONDS ? "seconds" : "";
-    return TD_NODE_ERROR(node, "%s: %s is %s allowed, %.10g%s%s%s", key->name, node->text,
+    return TD_NODE_ERROR(node, "%s: %s is %s allowed, %.15g%s%s%s", key->name, node->text,
                          below ? "below the least" : "above the most", below ? key->least : key->most,
                          unit[0] ? " (" : "", unit, unit[0] ? ")" : "");
 }
@@ -199,7 +219,8 @@ static td_status *check_map(td_config_node *map, const char *prefix)
             continue;
         }
         if (child->kind != TD_NODE_MAP)
-            return TD_NODE_ERROR(child, "%s is a section: its keys go below it, indented", name);
+            return child->line > 0 ? TD_NODE_ERROR(child, "%s is a section: its keys go below it, indented", name)
+                                   : TD_NODE_ERROR(child, "%s is a section: --set %s.KEY=VALUE", name, name);
         strcat(name, ".");
         TD_TRY(check_map(child, name));
     }
@@ -222,6 +243,15 @@ static bool applies(const td_config *config, const td_config_key *key, const cha
         return false;
     *out_value = decider->text;
     return td_config_is_one_of(decider->text, equals + 1);
+}
+
+/* A key of another model may only be one of a model that is spelled wrong. */
+static bool is_model(const char *name)
+{
+    for (int32_t i = 0; i < td_model_count(); i++)
+        if (!strcmp(td_model_name(i), name))
+            return true;
+    return false;
 }
 
 static td_status *does_not_apply(const td_config_node *node, const td_config_key *key, const char *value)
@@ -273,6 +303,8 @@ static td_status *fill(const td_config *config, td_config_node *base, const td_c
     const char *value;
     td_config_node *node = td_config_node_at(base, path);
     bool does = applies(config, key, &value);
+    if (node && !does && value && !strncmp(key->when, "model.name=", 11) && !is_model(value))
+        return NULL; /* what reads model.name says that there is no such model */
     if (node && !does)
         return does_not_apply(node, key, value);
     if (node || !does)

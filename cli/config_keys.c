@@ -77,7 +77,7 @@ bool td_config_close(const char *a, const char *b, int *in_out_best)
 {
     int allowed = (int)strlen(a) / 3;
     if (allowed < 2)
-        allowed = 2;
+        allowed = strlen(a) < 5 ? 1 : 2;
     int distance = td_edit_distance(a, b);
     if (distance > allowed || distance >= *in_out_best)
         return false;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "cli/config_tree.h"
 
 /* The next word of a path: up to '.' or '['; "[3]" gives "3". Returns what follows, or NULL at a malformed path. */
@@ -63,6 +64,24 @@ static int64_t index_of(const td_config_node *map, const char *key)
     return -1;
 }
 
+static td_status *no_item(const td_config_node *list, const char *origin, const char *word)
+{
+    static const char *const naming[] = {"name", "match"};
+    td_string names = {0};
+    char *text = NULL;
+    for (int64_t i = 0; i < list->n_children; i++)
+        for (size_t k = 0; k < 2; k++) {
+            const td_config_node *name = td_config_node_child(list->children[i], naming[k]);
+            if (name && name->kind == TD_NODE_SCALAR)
+                td_string_format(&names, "%s%s", names.length ? ", " : ": ", name->text);
+        }
+    TD_TRY(td_string_finish(&names, &text));
+    td_status *status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: the list has no item \"%s\" (it has %lld, counted from 0%s)",
+                                 origin, word, (long long)list->n_children, text);
+    td_free(text);
+    return status;
+}
+
 /* Takes value. */
 static td_status *set_at(td_config_node *node, const char *path, const char *origin, td_config_node *value)
 {
@@ -76,8 +95,7 @@ static td_status *set_at(td_config_node *node, const char *path, const char *ori
     }
     int64_t index = node->kind == TD_NODE_LIST ? find_item(node, word) : index_of(node, word);
     if (index < 0 && node->kind == TD_NODE_LIST) {
-        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: the list has no item \"%s\" (it has %lld, counted from 0)", origin,
-                          word, (long long)node->n_children);
+        status = no_item(node, origin, word);
         goto fail;
     }
     if (index < 0 && !*rest)

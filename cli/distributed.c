@@ -230,19 +230,22 @@ void td_distributed_options(const td_distributed *d, td_section root, td_train_o
         options->replicas += td_job_replica_worker(d->job, r) == td_job_worker(d->job);
 }
 
-void td_distributed_plan_options(td_section root, td_train_options *options, td_remote *job)
+td_status *td_distributed_plan_options(td_section root, td_train_options *options, td_remote *job)
 {
+    int32_t servers = 0;
+    TD_TRY(read_servers(root, &servers));
     *job = (td_remote){.own = 1}; /* a plan asks it nothing */
     options->serve_embedding = !strcmp(td_section_string(root, "offload.embedding"), "ps");
     options->shard_optimizer = td_section_bool(root, "ps.shard_optimizer") && options->replicas > 1;
     if (!options->serve_embedding && !options->shard_optimizer)
-        return;
+        return NULL;
     job->workers = job->replicas = options->replicas > 1 ? options->replicas : 1;
     const int64_t ahead = read_ahead(root);
     job->asks_ahead = ahead == 0 && td_section_size(root, "ps.cache") <= 0;
     job->windows = 1 + (int32_t)(ahead == TD_JOB_ASYNC ? TD_REMOTE_ASYNC_LATE : ahead);
     options->replicas = 1;
     options->remote = job;
+    return NULL;
 }
 
 /* What about the ranks' cores will hurt, and the flag that mends it. */

@@ -36,7 +36,7 @@ bool td_distributed_must_leave(void);
 void td_distributed_options(const td_distributed *d, td_section root, td_train_options *options);
 /* Options for a plan to look at, in a process that is alone: where tables are served or optimizer state is shared, that of the first of
  * train.replicas workers. `job` is filled in as theirs, and lives as long as the plan. */
-void td_distributed_plan_options(td_section root, td_train_options *options, td_remote *job);
+td_status *td_distributed_plan_options(td_section root, td_train_options *options, td_remote *job) TD_MUST_USE;
 /* Roles and hosts, and what about them will hurt. */
 void td_distributed_print(const td_distributed *d, FILE *stream);
 /* Nobody goes on before all workers are here. */

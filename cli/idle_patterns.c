@@ -5,6 +5,7 @@
 
 #include "base/glob.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "graph/graph.h"
 #include "partition/plan.h"
 
@@ -26,31 +27,51 @@ static bool matches(const td_graph *graph, const char *pattern, bool (*counts)(c
     return false;
 }
 
+/* A table is what an op looks rows up in. *out_nearest: the one that was probably meant, NULL: there is none. */
+static bool matches_table(const td_graph *graph, const char *pattern, const char **out_nearest)
+{
+    int32_t fewest = INT32_MAX;
+    *out_nearest = NULL;
+    for (int64_t n = 0; n < graph->n_nodes; n++) {
+        const td_node *node = &graph->nodes[n];
+        const td_value_info *table = node->n_inputs && node->inputs[0] >= 0 ? &graph->values[node->inputs[0]] : NULL;
+        if (!table || !is_parameter(table) || strncmp(node->op->name, "embedding", 9) != 0)
+            continue;
+        if (td_glob_match(pattern, table->name))
+            return true;
+        const int32_t edits = td_start_distance(pattern, table->name);
+        *out_nearest = edits < fewest ? table->name : *out_nearest;
+        fewest = edits < fewest ? edits : fewest;
+    }
+    return false;
+}
+
 /* A name that is spelled wrong would leave in 16 bit what was to stay f32. */
 static td_status *check_kept(const td_setup *setup)
 {
+    char meant[TD_MEANT];
     for (int32_t i = 0; i < td_section_count(setup->root, "train.keep_fp32"); i++) {
         const char *pattern = td_section_string_at(setup->root, "train.keep_fp32", i);
         bool named = false;
         for (int64_t n = 0; n < setup->graph->n_nodes && !named; n++)
             named = td_glob_match(pattern, setup->graph->nodes[n].name);
         if (!named)
-            return TD_SECTION_ERROR(setup->root, "train.keep_fp32",
-                                    "train.keep_fp32: \"%s\" matches no op; did you mean \"%s\"?", pattern,
-                                    td_plan_nearest_name(setup->graph, pattern));
+            return TD_SECTION_ERROR(setup->root, "train.keep_fp32", "train.keep_fp32: \"%s\" matches no op%s", pattern,
+                                    td_meant(meant, pattern, td_plan_nearest_name(setup->graph, pattern)));
     }
     return NULL;
 }
 
 static td_status *check_hashes(const td_setup *setup)
 {
+    char meant[TD_MEANT];
+    const char *nearest;
     for (int32_t i = 0; i < td_section_count(setup->root, "tables.hash"); i++) {
         td_section item = td_section_item(setup->root, "tables.hash", i);
         const char *pattern = td_section_string(item, "match");
-        if (!matches(setup->graph, pattern, is_parameter))
-            return TD_SECTION_ERROR(setup->root, "tables.hash",
-                                    "tables.hash: \"%s\" matches no parameter; did you mean \"%s\"?", pattern,
-                                    td_plan_nearest_name(setup->graph, pattern));
+        if (!matches_table(setup->graph, pattern, &nearest))
+            return TD_SECTION_ERROR(setup->root, "tables.hash", "tables.hash: \"%s\" matches no table%s", pattern,
+                                    td_meant(meant, pattern, nearest));
     }
     return NULL;
 }
@@ -64,11 +85,12 @@ td_status *td_check_idle_patterns(const td_setup *setup)
 static void warn_of_patterns(const td_setup *setup, const char *key, const char *what,
                              bool (*counts)(const td_value_info *))
 {
+    char meant[TD_MEANT];
     for (int32_t i = 0; i < td_section_count(setup->root, key); i++) {
         const char *pattern = td_section_string_at(setup->root, key, i);
         if (!matches(setup->graph, pattern, counts))
-            td_log(TD_LOG_WARNING, "%s: \"%s\" matches no %s, so nothing is recorded for it; did you mean \"%s\"?", key,
-                   pattern, what, td_plan_nearest_name(setup->graph, pattern));
+            td_log(TD_LOG_WARNING, "%s: \"%s\" matches no %s, so nothing is recorded for it%s", key, pattern, what,
+                   td_meant(meant, pattern, td_plan_nearest_name(setup->graph, pattern)));
     }
 }
 

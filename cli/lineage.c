@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "cli/summary.h"
 #include "cli/version.h"
@@ -86,13 +87,18 @@ td_status *td_lineage_configuration(const char *run, td_config **out_config)
     if (!path)
         return no_memory();
     json_error_t error = {0};
-    json_t *json = json_load_file(path, 0, &error);
+    char *bytes = NULL;
+    size_t n = 0;
+    td_status *status = td_file_read(path, &bytes, &n);
+    json_t *json = status ? NULL : json_loadb(bytes, n, 0, &error);
     const char *text = json_string_value(json_object_get(json, "configuration"));
     const char *origin = json_string_value(json_object_get(json, "configuration_file"));
-    td_status *status =
-        text ? td_config_parse(text, strlen(text), origin ? origin : path, out_config)
-             : TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, json ? "there is no configuration in it" : error.text);
+    if (text)
+        status = td_config_parse(text, strlen(text), origin ? origin : path, out_config);
+    else if (!status)
+        status = TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s", path, json ? "there is no configuration in it" : error.text);
     json_decref(json);
+    td_free(bytes);
     td_free(path);
     return status;
 }

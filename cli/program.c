@@ -121,6 +121,10 @@ static td_status *run(int argc, char **argv, FILE *out, FILE *errors, bool *said
         return NULL;
     }
     const td_command *command = td_command_find(argv[1]);
+    if (!command && argv[1][0] == '-')
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT,
+                                       "unknown option %s; before a command there are --help and --version", argv[1]),
+                              "see: tandem --help");
     if (!command)
         return unknown_command(argv[1]);
     if (asks_for_help(argc - 2, argv + 2)) {

@@ -367,7 +367,8 @@ td_status *td_setup_single(td_section root, int64_t steps, const char *device, t
     const char *name = device_called(root, wanted);
     *out_device = NULL;
     if (!name)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "there is no device \"%s\" in the configuration", wanted);
+        return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "there is no device \"%s\" in the configuration", wanted),
+                              "name one of devices[], or CPU, DEVICE or single");
     *out_lifted = has_limit(root, name);
     *out_device = td_strdup(name);
     td_status *status = *out_device ? NULL : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a name");

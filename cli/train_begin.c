@@ -159,7 +159,8 @@ static td_status *watch(td_train_job *j)
     td_value value = td_graph_find(j->setup.graph, name);
     if (value.id < 0)
         return TD_ERROR(TD_INVALID_ARGUMENT,
-                        "--watch %s: the model has no value of that name (tandem plan --json has all)", name);
+                        "--watch %s: the model has no value of that name (tandem plan CONFIG --tdg FILE writes all)",
+                        name);
     if (td_value_kind(value) != TD_DENSE || td_value_dtype(value) != TD_F32)
         return TD_ERROR(TD_INVALID_ARGUMENT, "--watch %s: only dense f32 values can be watched", name);
     td_output(value);

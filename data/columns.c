@@ -19,8 +19,8 @@ static td_status *check_lists(int32_t n_numbers, int32_t n_ids, const td_dataset
     for (int32_t i = 0; i < options->n_table_rows; i++)
         if (options->table_rows[i] < 0 || options->table_rows[i] == 1)
             return TD_ERROR(TD_INVALID_ARGUMENT,
-                            "data: a table of %lld rows; a hashed column needs at least 2, 0 asks for a vocabulary",
-                            (long long)options->table_rows[i]);
+                            "data: a table of %s; a hashed column needs at least 2, 0 asks for a vocabulary",
+                            TD_COUNTED(options->table_rows[i], "row"));
     return NULL;
 }
 

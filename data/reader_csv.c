@@ -23,6 +23,21 @@ typedef struct layout {
     char first_label[TD_SPAN_SHOWN];
 } layout;
 
+/* A label among the features is read, not predicted; a column that is named twice is a slip of the pen. */
+static td_status *check_list(const td_dataset_options *options, const char *key, const char *const *names, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (!strcmp(names[i], options->label))
+            return td_status_help(
+                TD_ERROR(TD_INVALID_ARGUMENT, "data: column \"%s\" is both the label and in %s", names[i], key),
+                "take it out there: a model that reads what it is to predict learns nothing");
+        for (int32_t k = 0; k < i; k++)
+            if (!strcmp(names[i], names[k]))
+                return TD_ERROR(TD_INVALID_ARGUMENT, "data: %s names column \"%s\" twice; remove one", key, names[i]);
+    }
+    return NULL;
+}
+
 static td_status *check_names(const td_dataset_options *options)
 {
     for (int32_t i = 0; i < options->n_numeric; i++)
@@ -31,6 +46,8 @@ static td_status *check_names(const td_dataset_options *options)
     for (int32_t j = 0; j < options->n_categorical; j++)
         if (!options->categorical[j])
             return TD_ERROR(TD_INVALID_ARGUMENT, "data: categorical column %d has no name", j);
+    TD_TRY(check_list(options, "data.numeric", options->numeric, options->n_numeric));
+    TD_TRY(check_list(options, "data.categorical", options->categorical, options->n_categorical));
     for (int32_t k = 0; k < options->n_crosses; k++) {
         const td_cross *cross = &options->crosses[k];
         if (!cross->a || !cross->b || cross->buckets < 1 || cross->buckets > UINT32_MAX)
@@ -108,7 +125,7 @@ static td_status *help_find(td_status *status, const layout *file, const char *n
     if (other)
         return td_status_help(status, "its header is one column, \"%.60s\"; with data.delimiter: %s it has %d",
                               names[0], other == '\t' ? "tab" : (char[]){'"', other, '"', '\0'}, columns);
-    if (td_edit_distance(name, nearest) <= 1 + (int32_t)strlen(name) / 3)
+    if (td_is_near(name, nearest))
         return td_status_help(status, "did you mean \"%s\"?", nearest);
     return list_columns(status, file, names);
 }

@@ -163,7 +163,9 @@ td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
     const td_plan_rewritten *gone = id < 0 ? td_plan_find_rewritten(plan, op) : NULL;
     if (id < 0 && !gone) {
         const char *nearest = td_nearest(op, (int32_t)(plan->graph->n_nodes + plan->n_rewritten), op_name_at, plan);
-        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"; did you mean \"%s\"?", op, nearest ? nearest : "");
+        char meant[TD_MEANT];
+        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"%s", op,
+                        td_meant(meant, op, nearest)[0] ? meant : " (tandem plan CONFIG --json names all)");
     }
     td_status *status = gone ? explain_rewritten(plan, gone, &text) : explain_node(plan, id, &text);
     if (!status && id >= 0 && plan->graph->nodes[id].settles && find_other_half(plan, id) >= 0)

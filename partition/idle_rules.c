@@ -8,7 +8,7 @@
 
 static void take_nearer(const char *wanted, const char *name, const char **nearest, int32_t *distance)
 {
-    int32_t edits = td_edit_distance(wanted, name);
+    int32_t edits = strchr(wanted, '*') ? td_start_distance(wanted, name) : td_edit_distance(wanted, name);
     if (*nearest && (edits > *distance || (edits == *distance && strcmp(name, *nearest) >= 0)))
         return;
     *nearest = name;
@@ -53,8 +53,10 @@ td_status *td_plan_note_idle_rules(td_plan *plan, const td_plan_request *request
     for (int64_t i = 0; i < rules->n; i++) {
         if (matches_something(plan, rules->items[i].match))
             continue;
-        char *text = td_format("%s matches no op and no parameter; did you mean \"%s\"?", rules->items[i].cause,
-                               td_plan_nearest_name(plan->graph, rules->items[i].match));
+        char meant[TD_MEANT];
+        const char *match = rules->items[i].match;
+        char *text = td_format("%s matches no op and no parameter%s", rules->items[i].cause,
+                               td_meant(meant, match, td_plan_nearest_name(plan->graph, match)));
         if (!text)
             return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a remark about a rule");
         plan->idle_rules[plan->n_idle_rules++] = text;

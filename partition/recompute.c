@@ -19,6 +19,7 @@
 
 #include "base/glob.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "partition/plan.h"
 
 enum { NO_SEGMENT = -1 };
@@ -93,8 +94,9 @@ static bool may_run_again(const td_node *node)
 
 static td_status *refuse_idle_rule(const recomputing *r, const char *pattern)
 {
-    return TD_ERROR(TD_INVALID_ARGUMENT, "train.recompute: \"%s\" matches no op; did you mean \"%s\"?", pattern,
-                    td_plan_nearest_name(r->graph, pattern));
+    char meant[TD_MEANT];
+    return TD_ERROR(TD_INVALID_ARGUMENT, "train.recompute: \"%s\" matches no op%s", pattern,
+                    td_meant(meant, pattern, td_plan_nearest_name(r->graph, pattern)));
 }
 
 static td_status *match_rules(recomputing *r)

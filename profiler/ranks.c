@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/units.h"
 
 /* ---- one rank -------------------------------------------------------------------------------------------------------------------- */
 
@@ -284,8 +285,8 @@ static td_status *choose_steps(td_ranks *ranks, int32_t window)
     if (!trace)
         return NULL;
     if (window < -1 || window >= trace->n_windows)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "the trace has %lld recorded windows; there is no window %d",
-                        (long long)trace->n_windows, window);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "the trace has %s; there is no window %d (they count from 0)",
+                        TD_COUNTED(trace->n_windows, "recorded window"), window);
     const td_trace_window *w = &trace->windows[window < 0 ? trace->n_windows - 1 : window];
     bool sane = w->first_step >= 0 && w->last_step <= UINT32_MAX && w->first_step <= w->last_step &&
                 w->last_step - w->first_step <= trace->n_events; /* a step has an event at least */

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/string.h"
+#include "base/units.h"
 
 /* ---- looking --------------------------------------------------------------------------------------------------------------------- */
 
@@ -403,8 +404,8 @@ td_status *td_view_create_of(const td_trace *trace, int32_t window, int32_t work
     if (!trace->n_windows)
         return TD_ERROR(TD_DATA_ERROR, "the trace has no whole step");
     if (window < -1 || window >= trace->n_windows)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "the trace has %lld recorded windows; there is no window %d",
-                        (long long)trace->n_windows, window);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "the trace has %s; there is no window %d (they count from 0)",
+                        TD_COUNTED(trace->n_windows, "recorded window"), window);
     TD_TRY(TD_NEW(view, 1));
     view->trace = trace;
     view->window = trace->windows[window < 0 ? trace->n_windows - 1 : window];

@@ -30,8 +30,8 @@ static td_status *refuse_shape(const char *name, const td_safetensors_tensor *te
     char *wanted = td_source_type_text(entry->tensor.dtype, entry->tensor.rank, entry->tensor.dims);
     td_status *status =
         found && wanted
-            ? TD_ERROR(TD_DATA_ERROR, "\"%s\" is %s, the model's is %s: it was written by another configuration", name,
-                       found, wanted)
+            ? TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" is %s, the model's is %s: it was written by another configuration",
+                       name, found, wanted)
             : td_checkpoint_no_memory();
     td_free(found);
     td_free(wanted);
@@ -104,7 +104,8 @@ static td_status *match_files(const loading *l, const td_store_entry *entry, con
     for (size_t f = 0; f < files->n && !status; f++)
         status = match_file(l, entry, name, files->items[f], out);
     if (!status && !out->n)
-        status = TD_ERROR(TD_NOT_FOUND, "it has no \"%s\", which the model needs", name);
+        status = TD_ERROR(TD_NOT_FOUND,
+                          "it has no \"%s\", which the model needs: it was written by another configuration", name);
     td_free(name);
     if (status) {
         td_free(out->items);

@@ -181,9 +181,11 @@ static td_status *advise(td_status *refusal, const td_graph *graph, const td_pla
         refusal = td_status_help(refusal, "try: %s (then %s needs %s)", remedies[i].settings, d.name,
                                  td_format_bytes(peak, (double)d.peak_bytes));
         td_plan_release(plan);
-        break;
+        return refusal;
     }
-    return refusal;
+    return td_status_help(refusal,
+                          "no setting of offload or tables makes it fit; what may: a smaller data.batch or model, "
+                          "train.recompute, or more memory");
 }
 
 /* What the same training holds with nothing of the optimizer offloaded, whether that fits or not: the ledger shows both. */

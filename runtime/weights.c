@@ -132,8 +132,8 @@ static td_status *refuse(importing *im)
     if (im->n_faults > MOST_NAMED)
         td_string_format(&im->faults, "\nand %lld more", (long long)im->n_faults - MOST_NAMED);
     TD_TRY(td_string_finish(&im->faults, &lines));
-    td_status *status =
-        TD_ERROR(TD_DATA_ERROR, "%s does not fit the model: %s", im->weights->file, TD_COUNTED(im->n_faults, "tensor"));
+    td_status *status = TD_ERROR(TD_INVALID_ARGUMENT, "%s does not fit the model: %s", im->weights->file,
+                                 TD_COUNTED(im->n_faults, "tensor"));
     for (char *line = lines + 1, *end; line; line = end) {
         end = strchr(line, '\n');
         if (end)

@@ -125,7 +125,7 @@ static void test_set_errors_name_the_flag(void **state)
                    "--set devices[1].memory: \"x\" is not a size in bytes (256MiB, 1.5GB)");
     expect_refusal(whole, "train={epochs: x}", "--set train: train.epochs: \"x\" is not an integer");
     expect_refusal(whole, "devices[7].memory=1",
-                   "--set devices[7].memory: the list has no item \"7\" (it has 2, counted from 0)");
+                   "--set devices[7].memory: the list has no item \"7\" (it has 2, counted from 0: cpu, accel)");
     expect_refusal(whole, "train.epochs", "--set train.epochs: write it as key=value (train.epochs=2)");
     expect_refusal(whole, "train..epochs=1",
                    "--set train..epochs: not a key; keys look like train.epochs or devices[1].memory");

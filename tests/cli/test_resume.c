@@ -174,7 +174,7 @@ static void test_keys_that_name_nothing_are_said(void **state)
     (void)state;
     assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "tables.hash=[{match: \"tabel.*\"}]", SCHEDULE),
                      2);
-    assert_true(says("tables.hash: \"tabel.*\" matches no parameter; did you mean \""));
+    assert_true(says("tables.hash: \"tabel.*\" matches no table; did you mean \""));
     assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "ps.servers=many", SCHEDULE), 2);
     assert_true(says("ps.servers is \"many\"; it must be a number of ranks, or colocated"));
     assert_int_equal(RUN("train", "x.yaml", "--run", "idle", "--set", "tables.hash=[{}]", "--set",

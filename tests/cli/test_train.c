@@ -282,7 +282,7 @@ static void test_checkpoints_that_cannot_be_written_are_refused_before_the_first
     (void)state;
     assert_int_equal(RUN("train", "x.yaml", "--run", "nowhere", "--set", "checkpoint.directory=/dev/null/x"), 2);
     assert_string_equal(errors, "tandem: /dev/null: cannot make directory: Not a directory\n"
-                                "  a part of that path is a file, not a folder\n");
+                                "  it is a file: name a folder\n");
     assert_string_equal(out, "");
 }
 

@@ -227,7 +227,7 @@ static void test_files_that_cannot_be_read(void **state)
     options.train = write_text("empty.tsv", "");
     options.table_rows = (const int64_t[]){1};
     options.n_table_rows = 1;
-    expect_error(td_dataset_open(&options, &dataset), TD_INVALID_ARGUMENT, "a table of 1 rows");
+    expect_error(td_dataset_open(&options, &dataset), TD_INVALID_ARGUMENT, "a table of 1 row;");
     options.n_table_rows = 2;
     expect_error(td_dataset_open(&options, &dataset), TD_INVALID_ARGUMENT, "2 table sizes for 26 categorical columns");
 }

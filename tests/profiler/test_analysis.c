@@ -545,7 +545,7 @@ static void test_everything_is_in_the_report(void **state)
     json_decref(json);
     td_text_free(text);
     td_status *status = td_profiler_analyse(path(), 1, &text);
-    assert_non_null(strstr(td_status_message(status), "the trace has 1 recorded windows; there is no window 1"));
+    assert_non_null(strstr(td_status_message(status), "the trace has 1 recorded window; there is no window 1"));
     td_status_destroy(status);
     (void)unlink(path());
 }
