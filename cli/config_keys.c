@@ -146,23 +146,20 @@ static const char *section_at(int32_t index)
  * the other or the other with it; NULL: none. */
 static const char *in_section(const char *name, size_t length, const char *word)
 {
-    const char *nearest = NULL;
+    const char *nearest = NULL, *longer = NULL;
     const size_t letters = strlen(word);
     int best = letters < 4 ? 2 : FARTHEST; /* any two short words are near each other */
     for (int32_t i = 0; length && i < td_config_key_count(); i++) {
         const char *other = leaf(keys[i].name);
-        if ((size_t)(other - keys[i].name) == length && !strncmp(keys[i].name, name, length) &&
-            td_config_close(word, other, &best))
-            nearest = keys[i].name;
-    }
-    for (int32_t i = 0; length && !nearest && i < td_config_key_count(); i++) {
-        const char *other = leaf(keys[i].name);
         const size_t shorter = letters < strlen(other) ? letters : strlen(other);
-        if ((size_t)(other - keys[i].name) == length && !strncmp(keys[i].name, name, length) && shorter > 2 &&
-            !strncmp(word, other, shorter))
+        if ((size_t)(other - keys[i].name) != length || strncmp(keys[i].name, name, length) != 0)
+            continue;
+        if (td_config_close(word, other, &best))
             nearest = keys[i].name;
+        if (shorter > 2 && !strncmp(word, other, shorter))
+            longer = keys[i].name;
     }
-    return nearest;
+    return nearest ? nearest : longer;
 }
 
 const char *td_config_key_nearest(const char *name)

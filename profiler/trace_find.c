@@ -84,6 +84,8 @@ static td_status *newest_in(const char *folder, char **out_file)
     DIR *entries = opendir(folder);
     char best[256] = "";
     *out_file = NULL;
+    if (!entries && errno != ENOENT && errno != ENOTDIR)
+        return td_file_error(folder, "read", errno);
     if (!entries)
         return NULL;
     for (struct dirent *entry; (entry = readdir(entries));)

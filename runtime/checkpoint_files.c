@@ -9,6 +9,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 
+td_status *td_checkpoint_prefix(td_status *status, const char *directory)
+{
+    if (status && !strncmp(td_status_message(status), directory, strlen(directory)))
+        return td_status_prefix(status, "checkpoint");
+    return td_status_prefix(status, "checkpoint %s", directory);
+}
+
 /* A whole file, but not this one: of another step, if it says of which. */
 static td_status *refuse_other(const char *path, const char *file, const json_t *manifest, const char *why)
 {
@@ -35,8 +42,9 @@ static td_status *check_file(const char *path, const char *file, const json_t *s
     uint64_t hash = 0;
     int64_t length = 0;
     td_status *there = td_file_require_regular(path); /* a pipe would be waited for */
-    if (there)                                        /* nobody gave this name: a checkpoint without it is damaged */
-        return td_status_recode(there, TD_DATA_ERROR);
+    if (there && (td_status_code(there) == TD_NOT_FOUND || td_file_exists(path)))
+        return td_status_recode(there, TD_DATA_ERROR); /* nobody gave this name: a checkpoint without it is damaged */
+    TD_TRY(there);
     TD_TRY(td_file_size(path, &length));
     if (json_is_integer(bytes) && json_integer_value(bytes) != length) {
         (void)snprintf(why, sizeof why,

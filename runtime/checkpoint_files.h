@@ -9,6 +9,8 @@ typedef struct td_checkpoint_files {
     size_t n;
 } td_checkpoint_files;
 
+/* Puts "checkpoint DIRECTORY" before a message; the folder is not named again where the message begins with a file of it. */
+td_status *td_checkpoint_prefix(td_status *status, const char *directory);
 /* TD_DATA_ERROR: a file that is cut off, damaged, or of another checkpoint. */
 td_status *td_checkpoint_files_open(const char *directory, const json_t *manifest,
                                     td_checkpoint_files *out_files) TD_MUST_USE;

@@ -6,6 +6,7 @@
 #include "base/convert.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "runtime/checkpoint_files.h"
 #include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
 
@@ -389,5 +390,5 @@ td_status *td_store_load(td_store *store, const char *directory, td_data_positio
     td_checkpoint_files_close(&l.base);
     json_decref(l.manifest);
     json_decref(l.base_manifest);
-    return td_status_prefix(status, "checkpoint %s", directory);
+    return td_checkpoint_prefix(status, directory);
 }

@@ -210,8 +210,8 @@ td_status *td_manifest_read(const char *directory, json_t **out_root)
     td_status *status = path ? td_file_require_regular(path) : td_checkpoint_no_memory();
     if (!status)
         status = td_file_read(path, &text, &bytes);
-    else if (td_status_code(status) == TD_INVALID_ARGUMENT)
-        status = td_status_recode(status, TD_DATA_ERROR); /* damage, not a wrong name */
+    else if (path && td_file_exists(path))
+        status = td_status_recode(status, TD_DATA_ERROR); /* it is there and no file: damage, not a wrong name */
     td_free(path);
     if (td_status_code(status) == TD_NOT_FOUND) {
         td_status_destroy(status);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/record.h"
+#include "runtime/checkpoint_files.h"
 #include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
 
@@ -177,7 +178,7 @@ static td_status *save(const td_store *store, const char *directory, td_data_pos
 td_status *td_store_save(const td_store *store, const char *directory, td_data_position position)
 {
     char checksum[17];
-    return td_status_prefix(save(store, directory, position, NULL, NULL, false, checksum), "checkpoint %s", directory);
+    return td_checkpoint_prefix(save(store, directory, position, NULL, NULL, false, checksum), directory);
 }
 
 /* The manifest at `base`, if it is the series' last whole checkpoint and all changes since are known. */
@@ -211,5 +212,5 @@ td_status *td_store_save_changes(td_store *store, const char *directory, const c
         memcpy(store->whole, checksum, sizeof checksum);
     }
     json_decref(manifest);
-    return td_status_prefix(status, "checkpoint %s", directory);
+    return td_checkpoint_prefix(status, directory);
 }
