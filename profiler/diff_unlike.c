@@ -9,6 +9,8 @@
 #include "base/string.h"
 #include "profiler/diff.h"
 
+enum { MOST_WORKERS = 1 << 20 };
+
 static void note(td_diff *diff, const char *what, bool is_work, const char *before, const char *after)
 {
     if (!strcmp(before, after) || diff->n_unlike == TD_MOST_UNLIKE)
@@ -145,13 +147,22 @@ static int64_t ranks_of(const td_analysis *a)
     return ranks > 1 ? ranks : 1;
 }
 
-/* The last step of an epoch may have fewer. */
+/* Of a job: those that train, whose samples are as many as this one's. */
+static int64_t workers_of(const td_analysis *a)
+{
+    int64_t n = 0;
+    for (int32_t r = 0; a->ranks && r < a->ranks->job->n; r++)
+        n += a->ranks->times[r].intervals > 0;
+    return n > 1 ? n : 1;
+}
+
+/* Of all workers. The last step of an epoch may have fewer. */
 static int64_t samples_of(const td_analysis *a)
 {
     int64_t most = 0;
     for (int64_t i = 0; i < a->steps->n_steps; i++)
         most = a->steps->steps[i].samples > most ? a->steps->steps[i].samples : most;
-    return most;
+    return most < INT64_MAX / MOST_WORKERS ? most * workers_of(a) : most;
 }
 
 static void append(char *text, size_t room, const char *between, const char *more)

@@ -1,8 +1,7 @@
 /* Traces of a job's ranks, made by hand: their clocks are brought onto one, whoever is late is named with its time, servers and ids
  * are counted, a rank without a trace is listed; advice about ranks speaks on the job made for it and on no other. */
-#include "tests/profiler/made_trace.h"
+#include "tests/profiler/made_job.h"
 
-#include <math.h>
 #include <sys/stat.h>
 
 #include "base/memory.h"
@@ -10,37 +9,6 @@
 #include "profiler/report.h"
 #include "tandem/graph.h"
 #include "tandem/profiler.h"
-
-enum { MS = 1000000 };
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][160];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static const char *trace_name(int rank)
-{
-    char name[64];
-    if (rank)
-        (void)snprintf(name, sizeof name, "trace-0003.rank%d.tdt", rank);
-    return in_folder(rank ? name : "trace-0003.tdt");
-}
-
-static made worker(int rank, int ranks)
-{
-    made m = made_defaults();
-    m.rank = rank;
-    m.ranks = ranks;
-    m.sum = 50000;
-    m.steps = 6;
-    return m;
-}
 
 /* So many workers that come to their sums together; one may be late, and then the others wait in theirs. */
 static void write_workers(int n, int late_rank, int64_t late)
@@ -76,43 +44,6 @@ static void write_server(int rank, int ranks, int64_t ns, uint64_t bytes)
         OK(td_trace_write(writer, TRACE_CLOCK, &clocks[i], sizeof clocks[i]));
     OK(td_trace_write_records(writer, 1, "server", records, n, 0));
     OK(td_trace_writer_close(writer, 0));
-}
-
-typedef struct opened {
-    td_job_traces *job;
-    td_analysis *a;
-    td_advice_list advice;
-} opened;
-
-static opened open_job(void)
-{
-    opened o = {0};
-    OK(td_job_traces_read(trace_name(0), &o.job));
-    OK(td_analysis_create_of(o.job, (td_whose){-1, -1}, -1, &o.a));
-    td_advise(o.a, &o.advice);
-    return o;
-}
-
-static void close_job(opened *o)
-{
-    td_analysis_destroy(o->a);
-    td_job_traces_destroy(o->job);
-    for (int r = 0; r < 8; r++)
-        (void)unlink(trace_name(r));
-}
-
-static const td_advice *find(const opened *o, const char *rule)
-{
-    for (int32_t i = 0; i < o->advice.n; i++)
-        if (!strcmp(o->advice.items[i].rule, rule))
-            return &o->advice.items[i];
-    return NULL;
-}
-
-static void near(double value, double wanted)
-{
-    if (fabs(value - wanted) > 0.05 * fabs(wanted))
-        fail_msg("%g is not within 5 %% of %g", value, wanted);
 }
 
 /* ---- clocks ---------------------------------------------------------------------------------------------------------------------- */
@@ -346,129 +277,6 @@ static void test_cores_that_other_ranks_use_do_not_idle(void **state)
     }
 }
 
-/* ---- several workers of a rank ------------------------------------------------------------------------------------------------- */
-
-/* One that took over another's work has both in its trace: each has its own plan, and threads of its own. The second is later to sums. */
-static void write_two_in_one(const char *path, int64_t late)
-{
-    made m = worker(1, 3);
-    made_events *events[2] = {calloc(1, sizeof(made_events)), calloc(1, sizeof(made_events))};
-    td_trace_writer *writer = NULL;
-    char text[64], *plan;
-    int64_t end = 0;
-    m.role = "workers 1, 2";
-    m.changes[0][0] = "\"training\":true";
-    m.changes[0][1] = "\"worker\":1,\"training\":true";
-    assert_true(events[0] && events[1]);
-    for (int w = 0; w < 2; w++) {
-        int64_t at = 1000000;
-        m.late = w ? late : 0;
-        m.sum = 50000 + (w ? 0 : late);
-        m.callback = w ? 3000 : 1000;
-        for (int step = m.first - 1; step < m.first + m.steps; step++)
-            at = made_step(events[w], &m, step, at);
-        end = at > end ? at : end;
-    }
-    (void)unlink(path);
-    OK(td_trace_writer_open(path, &writer));
-    OK(made_write(writer, &m, events[0], end));
-    (void)snprintf(text, sizeof text, "\"worker\":2,\"first_id\":%d", FIRST_ID + 2 * N_SUBGRAPHS);
-    m.changes[0][0] = "\"first_id\":1";
-    m.changes[0][1] = text;
-    plan = made_plan_with(&m);
-    OK(td_trace_write(writer, TRACE_PLAN, plan, strlen(plan)));
-    free(plan);
-    for (uint32_t t = 1; t <= WORKER; t++) {
-        for (uint32_t i = 0; i < events[1]->n[t]; i++)
-            events[1]->records[t][i].id += events[1]->records[t][i].id ? 2 * N_SUBGRAPHS : 0;
-        if (events[1]->n[t])
-            OK(td_trace_write_records(writer, WORKER + t, "of the second", events[1]->records[t], events[1]->n[t], 0));
-    }
-    OK(td_trace_writer_close(writer, 0));
-    free(events[0]);
-    free(events[1]);
-}
-
-static void test_each_worker_of_a_rank_is_analysed(void **state)
-{
-    (void)state;
-    made m = worker(0, 3);
-    m.sum += 2 * MS;
-    made_file(trace_name(0), &m);
-    write_two_in_one(trace_name(1), 2 * MS);
-    opened o = open_job();
-    assert_int_equal(o.job->n, 4); /* rank 2 is lost */
-    for (int i = 1; i < 3; i++) {
-        const td_rank_trace *place = &o.job->ranks[i];
-        assert_int_equal(place->rank, 1);
-        assert_int_equal(place->worker, i);
-        assert_string_equal(place->role, i == 1 ? "worker 1" : "worker 2");
-        assert_int_equal(place->shares, i == 2);
-        assert_int_equal(o.a->ranks->times[i].steps, 6);
-        assert_int_equal(o.a->ranks->times[i].sum.n, 6); /* its own, not both */
-        near((double)o.a->ranks->times[i].late_median_ns, i == 2 ? 2 * MS : 0);
-    }
-    assert_int_equal(td_ranks_slowest(o.a->ranks), 2);
-    assert_int_equal(td_ranks_on(o.a->ranks, "here"), 2);
-    assert_non_null(strstr(find(&o, "slow_rank")->text, "rank 1 (worker 2 on here)"));
-    int64_t intervals[2] = {0};
-    for (int w = 1; w < 3; w++) {
-        td_analysis *a = NULL;
-        OK(td_analysis_create_of(o.job, (td_whose){-1, w}, -1, &a));
-        assert_int_equal(a->view->plan->worker, w);
-        assert_int_equal(a->steps->n_steps, 6);
-        assert_int_equal(a->steps->average.callback_ns, w == 2 ? 3000 : 1000); /* of its own thread */
-        assert_int_equal(a->steps->average.all_reduce_ns, w == 2 ? 50000 : 50000 + 2 * MS);
-        assert_int_equal(a->steps->average.data_wait_ns, made_defaults().data_wait);
-        assert_int_equal(a->view->n_lanes, 4);
-        intervals[w - 1] = a->steps->average.interval_ns;
-        td_analysis_destroy(a);
-    }
-    near((double)intervals[1], (double)intervals[0]);
-    td_analysis *none = NULL;
-    td_status *status = td_analysis_create_of(o.job, (td_whose){0, 2}, -1, &none);
-    assert_non_null(strstr(td_status_message(status), "worker 2 is of rank 1, not 0"));
-    td_status_destroy(status);
-    status = td_analysis_create_of(o.job, (td_whose){-1, 7}, -1, &none);
-    assert_non_null(strstr(td_status_message(status), "no worker 7"));
-    td_status_destroy(status);
-    td_trace *merged = NULL;
-    OK(td_job_traces_merge(o.job, &merged));
-    assert_int_equal(merged->n_events, o.job->ranks[0].trace->n_events + o.job->ranks[1].trace->n_events);
-    td_trace_destroy(merged);
-    close_job(&o);
-}
-
-/* Each worker looks at all records of its rank: a file of a great many would take for ever. */
-static void test_a_rank_of_very_many_workers_is_refused(void **state)
-{
-    (void)state;
-    enum { MANY = 257 };
-    made m = worker(0, 1);
-    made_events *events = calloc(1, sizeof *events);
-    td_trace_writer *writer = NULL;
-    td_job_traces *job = NULL;
-    char text[64];
-    assert_non_null(events);
-    (void)unlink(trace_name(0));
-    OK(td_trace_writer_open(trace_name(0), &writer));
-    OK(made_write(writer, &m, events, 1000000));
-    m.changes[0][0] = "\"first_id\":1";
-    m.changes[0][1] = text;
-    for (int w = 0; w < MANY; w++) {
-        (void)snprintf(text, sizeof text, "\"worker\":%d,\"first_id\":%d", w, FIRST_ID + 2 * (w + 1) * N_SUBGRAPHS);
-        char *plan = made_plan_with(&m);
-        OK(td_trace_write(writer, TRACE_PLAN, plan, strlen(plan)));
-        free(plan);
-    }
-    OK(td_trace_writer_close(writer, 0));
-    free(events);
-    td_status *status = td_job_traces_read(trace_name(0), &job);
-    assert_int_equal(td_status_code(status), TD_DATA_ERROR);
-    assert_non_null(strstr(td_status_message(status), "rank 0: it runs more than 256 workers"));
-    td_status_destroy(status);
-}
-
 /* ---- what is missing -------------------------------------------------------------------------------------------------------------- */
 
 /* Rank 1's trace is cut off, rank 2's is no trace, rank 3 left none; the first one may be the one that is not there. */
@@ -508,7 +316,7 @@ static void test_ranks_without_a_whole_trace_are_listed(void **state)
     assert_int_equal(td_status_code(status), TD_NOT_FOUND);
     assert_null(o.job);
     td_status_destroy(status);
-    OK(td_trace_locate(folder, &found));
+    OK(td_trace_locate(here.path, &found));
     assert_string_equal(found, trace_name(1));
     OK(td_job_traces_read(found, &o.job));
     OK(td_analysis_create_of(o.job, (td_whose){-1, -1}, -1, &o.a));
@@ -553,8 +361,8 @@ static void test_a_merged_trace_has_every_rank_as_a_process(void **state)
     }
     for (int r = 0; r < 3; r++)
         assert_int_equal(tops[r], 7);
-    OK(td_export_chrome(merged, in_folder("chrome.json")));
-    json_t *json = json_load_file(in_folder("chrome.json"), 0, NULL), *event;
+    OK(td_export_chrome(merged, in_folder(&here, "chrome.json")));
+    json_t *json = json_load_file(in_folder(&here, "chrome.json"), 0, NULL), *event;
     int64_t slices[5] = {0}, named = 0;
     size_t i;
     json_array_foreach(json_object_get(json, "traceEvents"), i, event)
@@ -570,15 +378,15 @@ static void test_a_merged_trace_has_every_rank_as_a_process(void **state)
     assert_int_equal(named, 3);
     assert_int_equal(slices[1], slices[3]);
     assert_true(slices[1] > 0 && slices[1] == slices[2]);
-    OK(td_export_csv(o.a, in_folder("csv")));
-    FILE *csv = fopen(in_folder("csv/rank_info.csv"), "r");
+    OK(td_export_csv(o.a, in_folder(&here, "csv")));
+    FILE *csv = fopen(in_folder(&here, "csv/rank_info.csv"), "r");
     char line[512];
     int lines = 0;
     while (fgets(line, sizeof line, csv))
         lines++;
     fclose(csv);
     assert_int_equal(lines, 4);
-    OK(td_export_html(o.a, in_folder("page.html")));
+    OK(td_export_html(o.a, in_folder(&here, "page.html")));
     td_trace_destroy(merged);
     close_job(&o);
 }
@@ -599,21 +407,6 @@ static void test_the_report_of_a_job_has_its_ranks(void **state)
         (void)unlink(trace_name(r));
 }
 
-static int enter(void **state)
-{
-    (void)state;
-    (void)strcpy(folder, "ranks-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    char command[128];
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,8 +418,6 @@ int main(void)
         cmocka_unit_test(test_ids_that_do_not_repeat_are_named),
         cmocka_unit_test(test_a_step_that_waits_for_ranks_says_so_and_not_that_cores_idle),
         cmocka_unit_test(test_cores_that_other_ranks_use_do_not_idle),
-        cmocka_unit_test(test_each_worker_of_a_rank_is_analysed),
-        cmocka_unit_test(test_a_rank_of_very_many_workers_is_refused),
         cmocka_unit_test(test_ranks_without_a_whole_trace_are_listed),
         cmocka_unit_test(test_a_merged_trace_has_every_rank_as_a_process),
         cmocka_unit_test(test_the_report_of_a_job_has_its_ranks),
