@@ -1,7 +1,7 @@
 # One source per kernel, one object per instruction set: every backends/cpu/kernels/*.c is compiled once for each entry of
 # TANDEM_ISAS, with TD_ISA set to its name; the cpu backend picks one set at start.
 file(GLOB TANDEM_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*.c)
-list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/(_template|causal_attention_pairs)")
+list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/_template|_pairs\\.c$")
 set(TANDEM_ISAS baseline)
 set(TANDEM_ISA_FLAGS_baseline "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -14,12 +14,11 @@ set(TANDEM_KERNEL_LEVEL -O3)
 if(TANDEM_SANITIZE)
   set(TANDEM_KERNEL_LEVEL "") # compile.cmake says which
   # Sanitized builds run where they are built: what this processor cannot run is compiled, and no more than that.
-  set(wide "")
-  if(EXISTS /proc/cpuinfo)
+  if("avx512" IN_LIST TANDEM_ISAS AND EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo wide REGEX "^flags.* avx512bw" LIMIT_COUNT 1)
-  endif()
-  if("avx512" IN_LIST TANDEM_ISAS AND wide STREQUAL "")
-    list(APPEND TANDEM_ISA_FLAGS_avx512 -fno-sanitize=all -O0 -g0)
+    if(wide STREQUAL "")
+      list(APPEND TANDEM_ISA_FLAGS_avx512 -fno-sanitize=all -O0 -g0)
+    endif()
   endif()
 endif()
 set(TANDEM_KERNEL_OBJECTS "")
@@ -33,9 +32,9 @@ if(TANDEM_KERNELS)
   endforeach()
 endif()
 
-# What there is besides for processors that multiply bf16 in pairs: kernels/pairs.h.
-set(TANDEM_PAIR_KERNELS ${CMAKE_SOURCE_DIR}/backends/cpu/kernels/gemm.c
-                        ${CMAKE_SOURCE_DIR}/backends/cpu/kernels/causal_attention_pairs.c)
+# What there is besides for processors that multiply bf16 in pairs, kernels/pairs.h: the products once more, and *_pairs.c.
+file(GLOB TANDEM_PAIR_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*_pairs.c)
+list(APPEND TANDEM_PAIR_KERNELS ${CMAKE_SOURCE_DIR}/backends/cpu/kernels/gemm.c)
 if("avx512" IN_LIST TANDEM_ISAS)
   add_library(tandem_kernels_avx512_bf16 OBJECT ${TANDEM_PAIR_KERNELS})
   target_link_libraries(tandem_kernels_avx512_bf16 PRIVATE tandem_libraries)

@@ -53,6 +53,7 @@ void td_client_forget_rows(void *self)
 {
     td_job *job = self;
     job->forgotten++;
+    job->pulling.ahead = 0; /* what was asked for before is of rows as they were */
 }
 
 /* What is in the room: n ids and their rows. */

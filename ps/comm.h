@@ -57,8 +57,8 @@ typedef struct td_comm_options {
     double notice_s;               /* so long a silence is worth a warning; 0: 2 */
     uint64_t fingerprint;          /* of what all ranks must agree on: another one is refused at the start */
     bool all_far;                  /* ranks of one host are as on hosts of their own: for tests */
-    const atomic_ullong *
-        cut_off; /* ranks that no letter reaches or comes from, a bit each, as if for deadline_s: for tests. NULL: none */
+    /* Ranks that no letter reaches or comes from, a bit each, as if for deadline_s: for tests. NULL: none. */
+    const atomic_ullong *cut_off;
     bool recover;               /* a loss is no failure: see td_comm_recover; one rank that says so is enough */
     bool adds_up;               /* td_comm_add_up will be called; not with `recover` */
     int32_t apart;              /* the last ranks, which do not call it */

@@ -34,8 +34,8 @@ typedef struct td_comm_slot {
     td_slot_kind kind;
     td_letter *letter;
     td_parcel *parcel; /* NULL: a letter of this thread's own, or nobody waits any more */
-    td_arrival *
-        arrival; /* of a TD_CHUNK_IN that nobody waited for when it began; alone: it goes when MPI is through with it */
+    /* Of a TD_CHUNK_IN that nobody waited for when it began; alone: it goes when MPI is through with it. */
+    td_arrival *arrival;
     const void *at; /* of a chunk: its bytes, which are callers' */
     int64_t bytes;
     void *copy; /* of a chunk that is sent: a copy of them instead, owned */

@@ -20,9 +20,8 @@ typedef struct td_key_policy {
     int64_t live;        /* windows in a row without use after which a key goes; 0: it stays */
     int32_t parts;       /* a power of two */
     uint32_t most_count; /* how many windows named each key is kept, up to so many; 0: it is not */
-    bool
-        by_count; /* beyond the capacity the keys that were named least often go (most_count is 255 then); otherwise those named
-                    * longest ago */
+    /* Beyond the capacity the keys that were named least often go (most_count is 255 then); otherwise those named longest ago. */
+    bool by_count;
 } td_key_policy;
 
 typedef struct td_key_set {

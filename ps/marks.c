@@ -95,9 +95,20 @@ int64_t td_shard_read_mark(const td_shard *shard, int32_t array, bool changed, i
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------------- */
 
+/* A use that is yet to come would move what all uses are counted from: TD_SHARD_WINDOWS has been written before. */
+static td_status *check_used(const td_shard *shard, int64_t id, uint32_t window)
+{
+    if (window <= (shard->windows ? shard->windows : 1))
+        return NULL;
+    return TD_ERROR(TD_DATA_ERROR, "table \"%s\": id %" PRId64 " was named in window %u, of %u that there were",
+                    shard->definition.name, id, window, shard->windows);
+}
+
 static td_status *write_use(td_shard *shard, int32_t array, int64_t id, uint32_t mark)
 {
     td_key_set *set = &shard->keys;
+    if (array == TD_SHARD_USED)
+        TD_TRY(check_used(shard, id, mark));
     const int64_t slot = td_key_index_find(&set->index, td_key_of_id(id));
     if (slot < 0)
         return TD_ERROR(TD_DATA_ERROR, "table \"%s\": id %" PRId64 " has no row", shard->definition.name, id);
@@ -112,6 +123,7 @@ static td_status *write_waiting(td_shard *shard, int64_t id, const uint32_t *mar
     bool is_new;
     if (!shard->waiting.index.keys)
         return NULL; /* nobody waits in this table any more */
+    TD_TRY(check_used(shard, id, marks[0]));
     return td_key_set_put(&shard->waiting, td_key_of_id(id), marks[0], marks[1], &slot, &is_new);
 }
 

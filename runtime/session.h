@@ -192,9 +192,9 @@ struct td_session {
     td_served_window served[TD_STEP_SLOTS]; /* of the last windows that have begun */
     int64_t served_windows;
     td_served_calls served_calls;
-    const td_instruction
-        *pull;             /* of served tables for training; NULL: there is none, or rows cannot be asked for ahead */
-    atomic_llong bound_to; /* the micro-batch admitted last: its arguments are bound */
+    /* Of served tables for training; NULL: there is none, or rows cannot be asked for ahead. */
+    const td_instruction *pull;
+    atomic_llong bound_to;       /* the micro-batch admitted last: its arguments are bound */
     int64_t admitted, completed; /* micro-batches over the session's life */
     td_batch_ahead ahead;
     td_window_so_far window;

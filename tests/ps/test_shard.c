@@ -326,6 +326,27 @@ static void test_an_id_of_another_owner_is_refused_and_named(void **state)
     td_shard_destroy(shard);
 }
 
+/* It would move what the uses of all rows are counted from. */
+static void test_a_use_that_is_yet_to_come_is_refused(void **state)
+{
+    (void)state;
+    td_shard_definition d = define(TD_SHARD_HASH, "sgd", TD_F32);
+    td_shard *shard = NULL;
+    const int64_t none = 0, id = 7, windows = 5;
+    const uint32_t last = 5, next = 6, waiting[2] = {6, 1};
+    const float row[DIM] = {1};
+    d.hash = (td_hash_options){.live = 3, .admit_count = 2};
+    assert_ok(td_shard_create(&d, &shard));
+    assert_ok(td_shard_write(shard, TD_SHARD_WINDOWS, &none, 1, &windows));
+    assert_ok(td_shard_write(shard, 0, &id, 1, row));
+    assert_ok(td_shard_write(shard, TD_SHARD_USED, &id, 1, &last));
+    assert_error(td_shard_write(shard, TD_SHARD_USED, &id, 1, &next), TD_DATA_ERROR,
+                 "id 7 was named in window 6, of 5");
+    assert_error(td_shard_write(shard, TD_SHARD_WAITING, &id, 1, waiting), TD_DATA_ERROR,
+                 "id 7 was named in window 6, of 5");
+    td_shard_destroy(shard);
+}
+
 static void test_an_optimizer_that_takes_no_rows_is_refused_with_its_reason(void **state)
 {
     (void)state;
@@ -437,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_rows_are_pulled_to_any_even_address),
         cmocka_unit_test(test_initial_values_do_not_depend_on_who_comes_first),
         cmocka_unit_test(test_an_id_of_another_owner_is_refused_and_named),
+        cmocka_unit_test(test_a_use_that_is_yet_to_come_is_refused),
         cmocka_unit_test(test_an_optimizer_that_takes_no_rows_is_refused_with_its_reason),
         cmocka_unit_test(test_a_hash_shard_takes_at_most_16_bytes_and_15_percent_beyond_its_rows),
         cmocka_unit_test(test_a_table_larger_than_any_address_space_is_refused),
