@@ -124,6 +124,12 @@ void td_text_mend(char *text)
         text[begin] = '\0';
 }
 
+size_t td_layer_length(const char *name)
+{
+    const size_t first = strcspn(name, "./@"), digits = name[first] == '.' ? strspn(name + first + 1, "0123456789") : 0;
+    return digits && strchr("./@", name[first + 1 + digits]) ? first + 1 + digits : first;
+}
+
 void td_text_plain(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {

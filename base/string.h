@@ -39,6 +39,8 @@ size_t td_text_character(const void *at, size_t left);
 void td_text_cut(char *to, size_t room, const char *text);
 /* Drops a character of UTF-8 that lacks its end, where a text was cut off in the middle of one. */
 void td_text_mend(char *text);
+/* How much of the name of an op or parameter is its layer: "h.3" of "h.3.up/linear", "bottom" of "bottom/linear". */
+size_t td_layer_length(const char *name);
 /* Control characters become '?', in place: names from files go to terminals. */
 void td_text_plain(char *text);
 

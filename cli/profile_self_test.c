@@ -16,9 +16,8 @@ enum { BLOCKS = 12, STEPS = 20, MOST = BLOCKS * STEPS, HOOKS = 1000000 };
 typedef struct step_cost {
     const char *name;  /* as people say it */
     const char *bench; /* the case */
-    int64_t
-        rows; /* of its tables: fewer than the case's own have as many ops and a step that is rather shorter; 0: its own */
-    int32_t timed; /* steps */
+    int64_t rows;      /* of its tables; 0: the case's own. Fewer have as many ops, and a step that is rather shorter */
+    int32_t timed;     /* steps */
     double events, ms, share;
 } step_cost;
 

@@ -141,11 +141,11 @@ static double least_shown(const td_step_trace *trace)
 
 static void add_times(td_subgraph_times *to, const td_subgraph_times *times)
 {
-    to->total_ns += times->total_ns;
-    to->forward_ns += times->forward_ns;
-    to->backward_ns += times->backward_ns;
-    to->update_ns += times->update_ns;
-    to->ranks_ns += times->ranks_ns;
+    td_ns_add(&to->total_ns, times->total_ns);
+    td_ns_add(&to->forward_ns, times->forward_ns);
+    td_ns_add(&to->backward_ns, times->backward_ns);
+    td_ns_add(&to->update_ns, times->update_ns);
+    td_ns_add(&to->ranks_ns, times->ranks_ns);
 }
 
 static void add_subgraph(td_table *table, const char *name, const char *device, const td_subgraph_times *times,

@@ -15,9 +15,7 @@ typedef enum scope { SCOPE_FIRST, SCOPE_LAYER, SCOPE_WHOLE, SCOPES } scope;
 
 static size_t scope_of(const char *name, scope how)
 {
-    const size_t first = strcspn(name, "./@"), digits = name[first] == '.' ? strspn(name + first + 1, "0123456789") : 0;
-    const size_t layer = digits && strchr("./@", name[first + 1 + digits]) ? first + 1 + digits : first;
-    return how == SCOPE_FIRST ? first : how == SCOPE_LAYER ? layer : strcspn(name, "/@");
+    return how == SCOPE_FIRST ? strcspn(name, "./@") : how == SCOPE_LAYER ? td_layer_length(name) : strcspn(name, "/@");
 }
 
 static char *copy_name(const td_plan *plan, const td_cluster *cluster)

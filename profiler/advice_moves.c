@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/string.h"
 #include "profiler/advice.h"
 
 /* ---- balance ----------------------------------------------------------------------------------------------------------------------------- */
@@ -42,16 +43,12 @@ static const td_op_row *best_to_move(const td_analysis *a, int32_t device, doubl
     return best;
 }
 
-/* The scope of a layer, "h.3" of "h.3.up/linear", "bottom" of "bottom/linear". */
-static size_t layer_of(const char *name)
+static int by_layer(const void *a, const void *b)
 {
-    const size_t first = strcspn(name, "./@"), digits = name[first] == '.' ? strspn(name + first + 1, "0123456789") : 0;
-    return digits && strchr("./@", name[first + 1 + digits]) ? first + 1 + digits : first;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const td_op_row *const *)a)->name, (*(const td_op_row *const *)b)->name);
+    const char *x = (*(const td_op_row *const *)a)->name, *y = (*(const td_op_row *const *)b)->name;
+    const size_t length_x = td_layer_length(x), length_y = td_layer_length(y);
+    const int order = memcmp(x, y, length_x < length_y ? length_x : length_y);
+    return order ? order : length_x != length_y ? (length_x < length_y ? -1 : 1) : strcmp(x, y);
 }
 
 /* A layer of the model on a device. */
@@ -71,14 +68,14 @@ static layer layer_to_move(const td_analysis *a, int32_t device, double most_ns)
         if (is_movable(a, &a->ops->ops.rows[i], device))
             rows[n++] = &a->ops->ops.rows[i];
     if (n > 1)
-        qsort(rows, (size_t)n, sizeof *rows, by_name);
+        qsort(rows, (size_t)n, sizeof *rows, by_layer);
     for (int64_t i = 0; i < n; i++) {
-        const size_t length = layer_of(rows[i]->name);
+        const size_t length = td_layer_length(rows[i]->name);
         if (!now.name || length != now.length || strncmp(now.name, rows[i]->name, length) != 0)
             now = (layer){rows[i]->name, length, 0};
         now.ns += (double)rows[i]->self_ns / (double)a->ops->steps;
-        const bool ends =
-            i + 1 == n || layer_of(rows[i + 1]->name) != length || strncmp(now.name, rows[i + 1]->name, length) != 0;
+        const bool ends = i + 1 == n || td_layer_length(rows[i + 1]->name) != length ||
+                          strncmp(now.name, rows[i + 1]->name, length) != 0;
         if (ends && now.ns <= most_ns && now.ns > best.ns)
             best = now;
     }
@@ -131,7 +128,10 @@ static void advise_balance(const td_analysis *a, td_advice_list *list)
     else if (whole.name)
         (void)snprintf(what, sizeof what, "move \"%.*s%s*\" to %s first (placement.rules): its ops take %s now",
                        (int)(whole.length < 120 ? whole.length : 120), whole.name,
-                       whole.name[whole.length] == '.' ? "." : "", plan->devices[least].name, TD_ADVICE_TIME(whole.ns));
+                       whole.name[whole.length] == '.'   ? "."
+                       : whole.name[whole.length] == '/' ? "/"
+                                                         : "",
+                       plan->devices[least].name, TD_ADVICE_TIME(whole.ns));
     else
         (void)snprintf(
             what, sizeof what,

@@ -248,6 +248,19 @@ static void test_log_reaches_the_set_function_only(void **state)
     assert_int_equal(h.messages, 2);
 }
 
+static void test_layers_of_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t length;
+    } cases[] = {
+        {"h.3.up/linear", 3}, {"h.3/linear", 3}, {"h.12@copy", 4}, {"bottom/linear", 6}, {"bottom.0.weight", 8},
+        {"h.3x/linear", 1},   {"bottom", 6},     {"bottom.", 6},   {"h.3", 3},           {"", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(td_layer_length(cases[i].name), cases[i].length);
+}
+
 static void test_log_levels_have_names(void **state)
 {
     (void)state;
@@ -273,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_format),
         cmocka_unit_test(test_nouns_follow_their_number),
         cmocka_unit_test(test_log_reaches_the_set_function_only),
+        cmocka_unit_test(test_layers_of_names),
         cmocka_unit_test(test_log_levels_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
