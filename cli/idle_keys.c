@@ -99,6 +99,12 @@ void td_warn_of_idle_keys(td_section root)
     if (is_said(root, "train.most_skipped") && !skips)
         td_log(TD_LOG_WARNING,
                "train.most_skipped has no effect: no step is skipped without train.on_nan: skip or fp16");
+    const bool narrow =
+        strcmp(td_section_string(root, "train.table_dtype"), "f32") != 0 ||
+        (td_section_has(root, "offload.master") && strcmp(td_section_string(root, "offload.master"), "none") == 0);
+    if (is_said(root, "train.table_rounding") && !narrow)
+        td_log(TD_LOG_WARNING, "train.table_rounding has no effect: nothing that is updated is kept in 16 bit "
+                               "(train.table_dtype, offload.master)");
     for (int32_t i = 0; i < td_section_count(root, "optimizer"); i++)
         warn_of_schedule(td_section_item(root, "optimizer", i), i);
 }

@@ -44,6 +44,9 @@ static void test_keys_without_effect_are_said(void **state)
                     "data.train_share (x.yaml:1) has no effect: data.test is given\n");
     expect_warnings("optimizer: [{name: adam, lr: 1, schedule: {kind: cosine, total_steps: 9, every: 3}}]\n", NULL,
                     "optimizer[0].schedule.every has no effect: it is for schedule.kind step, and that is cosine\n");
+    expect_warnings("train: {table_rounding: stochastic}\n", NULL,
+                    "train.table_rounding has no effect: nothing that is updated is kept in 16 bit (train.table_dtype, "
+                    "offload.master)\n");
     expect_warnings("train: {most_skipped: 3}\n", NULL,
                     "train.most_skipped has no effect: no step is skipped without train.on_nan: skip or fp16\n");
 }
@@ -55,7 +58,8 @@ static void test_keys_that_count_or_say_what_holds_anyway_are_not(void **state)
     expect_warnings("offload: {optimizer: cpu, delayed: off, speculate: yes}\n", NULL, "");
     expect_warnings("checkpoint: {keep: 2, every: 10}\n", NULL, "");
     expect_warnings("data: {format: csv, train: a, label: b, crosses: [[c, d]], cross_buckets: 7}\n", NULL, "");
-    expect_warnings("train: {most_skipped: 3, on_nan: skip}\n", NULL, "");
+    expect_warnings("train: {most_skipped: 3, on_nan: skip, table_dtype: bf16, table_rounding: stochastic}\n", NULL,
+                    "");
 }
 
 int main(void)
