@@ -11,13 +11,8 @@
 #include "base/prefetch.h"
 #include "base/team.h"
 
-enum {
-    PASSES = 12,
-    PIECE = 32,
-    AHEAD = 256 /* elements */,
-    BYTES = 16,
-    MOVED = 28
-}; /* bytes of an element: in memory, and moved */
+enum { PASSES = 12, PIECE = 32, AHEAD = 256 /* elements */ };
+enum { BYTES = 16, MOVED = 28 }; /* of an element: in memory, and moved */
 
 typedef struct streams {
     float *parameter, *first, *second, *gradient;

@@ -13,6 +13,8 @@
 
 enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
 
+enum { TD_NARROW_UNIT = 32 }; /* update_narrow takes elements by so many */
+
 /* A 16-bit gradient, and the 16-bit copy of the parameters that an update leaves. */
 typedef struct td_update_narrow {
     const uint16_t *gradient;

@@ -6,7 +6,10 @@
 #include "backends/cpu/kernels/narrow.h"
 #include "backends/cpu/widened.h"
 
-enum { PAIRS = BLOCK / 2, LEAST_WIDTH = 16 /* below it the scratch would be larger than the other kernel's */ };
+enum {
+    PAIRS = BLOCK / 2,
+    LEAST_WIDTH = 16 /* narrower ones are hardly worth it, and the scratch has to fit into the other kernel's */
+};
 
 /* All bf16 but the logarithms of sums, and heads of a width that suits. */
 static bool supports(const td_kernel_call *call)

@@ -3,7 +3,7 @@
  * Where a copy is too long to stay in a cache anyway it is written past it, so that its lines are not read first. */
 #include <string.h>
 
-#ifdef __F16C__
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -11,7 +11,7 @@
 #include "backends/cpu/kernels/update_rules.h"
 
 enum { PARAMETER, GRADIENT, SUM, MICRO, FACTOR, COEFFICIENTS, STATES, PART_INPUTS = STATES + TD_UPDATE_MOST_STATES };
-enum { PIECE = TD_CHUNK, UNIT = 32 /* of update_narrow */ };
+enum { PIECE = TD_CHUNK };
 static const int64_t LONG_COPY = 1 << 21; /* elements */
 
 static int32_t count_states(const td_tensor *part)
@@ -67,7 +67,7 @@ typedef struct mixed_part {
 static int64_t update_narrow(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
 {
     const td_tensor *inputs = part->inputs, *gradient = &inputs[GRADIENT], *copy = part->copy;
-    const int64_t n = (end - begin) / UNIT * UNIT;
+    const int64_t n = (end - begin) / TD_NARROW_UNIT * TD_NARROW_UNIT;
     if (!rule->update_narrow || inputs[PARAMETER].dtype != TD_F32 || gradient->dtype == TD_F32 || part->seen.sum)
         return begin;
     float *states[TD_UPDATE_MOST_STATES] = {NULL};
@@ -147,7 +147,7 @@ static void update_blocks(void *context, int64_t begin, int64_t end)
         past = past || (long_copy && from < to);
         first += blocks;
     }
-#ifdef __F16C__
+#ifdef __AVX__
     if (past)
         _mm_sfence();
 #endif

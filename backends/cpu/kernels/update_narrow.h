@@ -11,7 +11,7 @@
 #include "backends/cpu/kernels/narrow.h"
 #include "backends/cpu/update.h"
 
-enum { TD_NARROW_UNIT = 32, TD_NARROW_AHEAD = 256 /* elements */, TD_NARROW_BYTES = TD_NARROW_UNIT * sizeof(uint16_t) };
+enum { TD_NARROW_AHEAD = 256 /* elements */, TD_NARROW_BYTES = TD_NARROW_UNIT * sizeof(uint16_t) };
 
 static inline void td_narrow_load(const td_update_narrow *w, int64_t at, float gradient[TD_NARROW_UNIT])
 {
