@@ -53,16 +53,20 @@ static void find_missing(char *path, const char *whole, const char **out_folder,
     }
 }
 
-/* The entry of a folder whose name is nearly `name`; NULL: none. The caller frees it. */
+/* The entry of a folder whose name is nearly `name`, among the first few thousand; NULL: none. The caller frees it. */
 static char *nearest_entry(const char *folder, const char *name)
 {
+    enum { MOST_SEEN = 10000 }; /* whoever only asks whether something is there does not wait for the rest */
     DIR *entries = opendir(folder);
     const int32_t length = (int32_t)strlen(name);
     int32_t fewest = length / 4 > 2 ? length / 4 + 1 : 3;
     char *nearest = NULL;
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+    struct dirent *entry;
+    for (int32_t seen = 0; entries && seen < MOST_SEEN && (entry = readdir(entries)); seen++) {
+        if (entry->d_name[0] == '.' || abs((int32_t)strlen(entry->d_name) - length) >= fewest)
+            continue;
         int32_t edits = td_edit_distance(name, entry->d_name);
-        if (entry->d_name[0] == '.' || edits >= fewest || 2 * edits >= length)
+        if (edits >= fewest || 2 * edits >= length)
             continue;
         fewest = edits;
         td_free(nearest);

@@ -57,7 +57,11 @@ static bool is_idle(td_section root, const idle_rule *rule)
         return !there;
     if (!strcmp(rule->idle, "+"))
         return there;
-    return there && td_config_is_one_of(text_of(root, rule->decider), rule->idle);
+    double number, idle;
+    const char *text = text_of(root, rule->decider);
+    if (there && td_config_to_float(text, &number) && td_config_to_float(rule->idle, &idle))
+        return number == idle;
+    return there && td_config_is_one_of(text, rule->idle);
 }
 
 static void warn_of(td_section root, const idle_rule *rule, const char *key)

@@ -83,14 +83,14 @@ static const char *name_at(const void *context, int32_t index)
 }
 
 /* Another character that would cut a header of one column into several, and into how many; 0: none. */
-static char better_delimiter(const layout *file, int32_t *out_columns)
+static char better_delimiter(const layout *file, char now, int32_t *out_columns)
 {
     static const char others[] = ";\t|,:";
     const td_span header = file->fields[0];
     char best = '\0';
     *out_columns = 1;
     for (const char *c = others; *c && file->n_fields == 1; c++) {
-        int32_t n = td_tsv_split(header, *c, NULL, 0);
+        int32_t n = *c == now ? 1 : td_tsv_split(header, *c, NULL, 0);
         if (n > *out_columns) {
             *out_columns = n;
             best = *c;
@@ -116,11 +116,11 @@ static td_status *list_columns(td_status *status, const layout *file, char *cons
     return status;
 }
 
-/* What helps: the column that is nearly called so, the delimiter that the file has, or all columns. */
-static td_status *help_find(td_status *status, const layout *file, const char *name, char *const *names)
+/* What helps: the column that is nearly called so, another delimiter than `now`, or all columns. */
+static td_status *help_find(td_status *status, const layout *file, char now, const char *name, char *const *names)
 {
     int32_t columns;
-    const char other = better_delimiter(file, &columns);
+    const char other = better_delimiter(file, now, &columns);
     const char *nearest = td_nearest(name, file->n_fields, name_at, names);
     if (other)
         return td_status_help(status, "its header is one column, \"%.60s\"; with data.delimiter: %s it has %d",
@@ -144,7 +144,7 @@ static td_status *unknown(const td_parse *parse, const layout *file, const char 
     if (!status)
         status =
             help_find(TD_ERROR(TD_INVALID_ARGUMENT, "%s: there is no column \"%s\" (%s)", parse->text.path, name, key),
-                      file, name, names);
+                      file, parse->csv, name, names);
     for (int32_t i = 0; i < file->n_fields; i++)
         td_free(names[i]);
     td_free(names);

@@ -35,6 +35,8 @@ static void test_keys_without_effect_are_said(void **state)
     (void)state;
     expect_warnings("checkpoint: {keep: 0, every: 10}\n", NULL,
                     "checkpoint.every (x.yaml:1) has no effect: checkpoint.keep is 0\n");
+    expect_warnings("train: {clip_norm: 0.0}\noffload: {optimizer: cpu, speculate: off}\n", NULL,
+                    "offload.speculate (x.yaml:2) has no effect: train.clip_norm is 0.0\n");
     expect_warnings(
         "", "summary.tensor_elements=9",
         "summary.tensor_elements (--set summary.tensor_elements) has no effect: summary.tensors is not given\n");
