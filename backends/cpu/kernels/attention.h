@@ -62,10 +62,17 @@ static inline td_status *attention_prepare(const td_cpu_engine *engine, const td
     return NULL;
 }
 
-static inline void bind_offsets(attention *a, const int64_t *offsets)
+/* A task for each head of each sample, times `pieces`; each slot with that much scratch. */
+static inline td_status *attention_run(attention a, td_team *team, const int64_t *offsets, int64_t pieces,
+                                       int64_t slot_floats, slots_task task)
 {
-    a->along = offsets;
-    a->down = offsets + (a->d > BLOCK ? a->d : BLOCK);
+    const int64_t tasks = a.samples * a.heads * pieces;
+    a.along = offsets;
+    a.down = offsets + (a.d > BLOCK ? a.d : BLOCK);
+    a.slot_floats = slot_floats;
+    if (tasks > 0)
+        slots_run(team, tasks, slots_for(tasks), task, &a);
+    return NULL;
 }
 
 static inline int64_t block_rows(const attention *a, int64_t block)

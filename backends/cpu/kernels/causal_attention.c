@@ -105,13 +105,8 @@ static size_t scratch_bytes(const td_kernel_call *call, const void *state)
 
 static td_status *run(const td_kernel_call *call, td_team *team, void *state)
 {
-    attention a = attention_of(call, &call->inputs[0]);
-    const int64_t tasks = a.samples * a.heads * a.blocks;
-    bind_offsets(&a, state);
-    a.slot_floats = query_floats(&a);
-    if (tasks > 0)
-        slots_run(team, tasks, slots_for(tasks), attend, &a);
-    return NULL;
+    const attention a = attention_of(call, &call->inputs[0]);
+    return attention_run(a, team, state, a.blocks, query_floats(&a), attend);
 }
 
 const td_cpu_kernel TD_KERNEL(causal_attention) = {.op = "causal_attention",
@@ -227,13 +222,8 @@ static size_t gradient_scratch_bytes(const td_kernel_call *call, const void *sta
 
 static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *state)
 {
-    attention a = attention_of(call, &call->inputs[QKV]);
-    const int64_t tasks = a.positions > 0 ? a.samples * a.heads : 0;
-    bind_offsets(&a, state);
-    a.slot_floats = head_floats(&a);
-    if (tasks > 0)
-        slots_run(team, tasks, slots_for(tasks), differentiate_head, &a);
-    return NULL;
+    const attention a = attention_of(call, &call->inputs[QKV]);
+    return attention_run(a, team, state, a.positions > 0, head_floats(&a), differentiate_head);
 }
 
 const td_cpu_kernel TD_KERNEL(causal_attention_gradient) = {.op = "causal_attention_gradient",
