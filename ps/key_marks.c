@@ -10,11 +10,15 @@ static size_t all_bytes(const td_key_marks *marks)
     return (size_t)marks->most_slots * (size_t)(marks->used_bytes + marks->count_bytes);
 }
 
-td_status *td_key_marks_init(td_key_marks *marks, int32_t used_bytes, uint32_t most_count, int64_t most_slots)
+td_status *td_key_marks_init(td_key_marks *marks, int32_t used_bytes, int32_t unit_bits, uint32_t most_count,
+                             int64_t most_slots)
 {
     const int32_t count_bytes = most_count > MOST_SHORT_COUNT ? (int32_t)sizeof most_count : most_count > 0;
-    *marks = (td_key_marks){
-        .used_bytes = used_bytes, .count_bytes = count_bytes, .most_count = most_count, .most_slots = most_slots};
+    *marks = (td_key_marks){.used_bytes = used_bytes,
+                            .count_bytes = count_bytes,
+                            .unit_bits = unit_bits,
+                            .most_count = most_count,
+                            .most_slots = most_slots};
     if (!used_bytes && !count_bytes)
         return NULL;
     marks->bytes = td_reserve(all_bytes(marks));
@@ -42,11 +46,11 @@ static void write(uint8_t *at, int32_t bytes, uint32_t value)
         at[i] = (uint8_t)(value >> BYTE_BITS * i);
 }
 
-/* All windows from it up to `now`, and half as many again at least, have distances of their own. */
+/* All units from it up to that of `now`, and half as many again at least, have distances of their own. */
 static uint32_t base_of(const td_key_marks *marks, uint32_t now)
 {
-    const uint32_t half = UINT32_C(1) << (BYTE_BITS * marks->used_bytes - 1);
-    return now / half < 2 ? 0 : (now / half - 1) * half;
+    const uint32_t half = UINT32_C(1) << (BYTE_BITS * marks->used_bytes - 1), halves = (now >> marks->unit_bits) / half;
+    return halves < 2 ? 0 : (halves - 1) * half;
 }
 
 bool td_key_marks_advance(td_key_marks *marks, uint32_t now, int64_t n_slots)
@@ -67,8 +71,9 @@ bool td_key_marks_advance(td_key_marks *marks, uint32_t now, int64_t n_slots)
 void td_key_marks_set_used(td_key_marks *marks, int64_t slot, uint32_t window)
 {
     const int32_t stride = marks->used_bytes + marks->count_bytes;
+    const uint32_t unit = window >> marks->unit_bits;
     if (marks->used_bytes)
-        write(marks->bytes + slot * stride, marks->used_bytes, window > marks->base ? window - marks->base : 0);
+        write(marks->bytes + slot * stride, marks->used_bytes, unit > marks->base ? unit - marks->base : 0);
 }
 
 void td_key_marks_set_count(td_key_marks *marks, int64_t slot, uint32_t count)

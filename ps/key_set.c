@@ -5,22 +5,37 @@
 
 #include "base/memory.h"
 
-/* Where both are kept, two bytes do for the last use, unless `live` looks further back. */
+/* Where both are kept, two bytes do for the last use, unless `live` looks further back to the window. */
 static int32_t used_bytes(const td_key_policy *policy)
 {
     if (!policy->capacity && !policy->live)
         return 0;
-    return policy->by_count && policy->live <= TD_COARSE_WINDOWS ? 2 : 3;
+    return policy->by_count && (policy->live <= TD_COARSE_WINDOWS || policy->narrow) ? 2 : 3;
+}
+
+/* Windows of no use after which a key goes for certain, whichever of its unit named it. */
+static int64_t patience(const td_key_policy *policy, int32_t unit_bits)
+{
+    return policy->live + (INT64_C(1) << unit_bits) - 1;
+}
+
+/* The shortest units of which two bytes tell as many apart as `live` looks back. */
+static int32_t unit_bits(const td_key_policy *policy)
+{
+    int32_t bits = 0;
+    while (used_bytes(policy) == 2 && patience(policy, bits) > (int64_t)TD_COARSE_WINDOWS << bits)
+        bits++;
+    return bits;
 }
 
 static td_status *init_rules(td_key_set *set)
 {
     const td_key_policy *policy = &set->policy;
     if (policy->live)
-        TD_TRY(td_victims_init(&set->oldest, 1));
+        td_victims_init(&set->oldest, 1);
     if (!policy->capacity)
         return NULL;
-    TD_TRY(td_victims_init(&set->beyond, policy->parts));
+    td_victims_init(&set->beyond, policy->parts);
     return TD_NEW(set->in_part, policy->parts);
 }
 
@@ -29,7 +44,7 @@ td_status *td_key_set_init(td_key_set *set, const td_key_policy *policy, int64_t
     *set = (td_key_set){.policy = *policy};
     TD_TRY(td_key_index_init(&set->index, most_slots));
     TD_TRY(init_rules(set));
-    return td_key_marks_init(&set->marks, used_bytes(policy), policy->most_count, most_slots);
+    return td_key_marks_init(&set->marks, used_bytes(policy), unit_bits(policy), policy->most_count, most_slots);
 }
 
 void td_key_set_deinit(td_key_set *set)
@@ -146,10 +161,12 @@ td_status *td_key_set_leaving(td_key_set *set, uint32_t now, int64_t *out_slot)
 {
     const td_key_policy *policy = &set->policy;
     const td_victim_view use = by_use(set), rank = by_rank(set);
+    const int64_t last = now - patience(policy, set->marks.unit_bits); /* of which all may go */
     *out_slot = TD_NO_SLOT;
     advance(set, now);
-    if (policy->live && now > policy->live + set->marks.base)
-        TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(now - policy->live) - set->marks.base, out_slot));
+    if (policy->live && last > 0)
+        TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(last >> set->marks.unit_bits) - set->marks.base,
+                                out_slot));
     for (int32_t p = 0; set->in_part && *out_slot < 0 && p < policy->parts; p++)
         if (set->in_part[p] > most_in_part(policy, p))
             TD_TRY(td_victims_first(&set->beyond, &rank, p, UINT32_MAX, out_slot));

@@ -2,7 +2,7 @@
  * use, and beyond so many keys. Both are exact at the end of each window, and their order is total, so what is left depends on
  * which windows named which keys alone: not on arrival, nor on how many owners the table has. For that the bound on keys holds
  * for each part of the keys by itself, and an owner has whole parts. What was named very long ago, or very often, is told apart as far
- * as key_marks.h says; `live` always is.
+ * as key_marks.h says; `live` always is, but for `narrow`.
  *
  * Not here: rows. Windows are counted from 1; one thread at a time. */
 #ifndef TANDEM_PS_KEY_SET_H
@@ -22,6 +22,8 @@ typedef struct td_key_policy {
     uint32_t most_count; /* how many windows named each key is kept, up to so many; 0: it is not */
     /* Beyond the capacity the keys that were named least often go (most_count is 255 then); otherwise those named longest ago. */
     bool by_count;
+    /* A byte for each key is worth more than `live` to the window: with by_count, a key may stay longer, by a 16,000th of it at most. */
+    bool narrow;
 } td_key_policy;
 
 typedef struct td_key_set {

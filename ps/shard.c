@@ -8,7 +8,11 @@
 #include "graph/op.h"
 #include "ps/slot_bits.h"
 
-enum { LEAST_SLOTS = 1 << 16, MOST_NEW = 1 << 24 };
+enum {
+    LEAST_SLOTS = 1 << 16,
+    MOST_NEW = 1 << 24,
+    NARROW_BYTES = 8 /* of row and state: a byte more is beyond 16 and 15 % */
+};
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
@@ -38,11 +42,21 @@ static td_status *describe_arrays(td_shard *shard)
 
 int32_t td_shard_parts(const td_shard_definition *d)
 {
-    enum { MOST_PARTS = 1024, LEAST_KEYS = 64 };
+    enum { MOST_PARTS = 1024, FEW_PARTS = 8, LEAST_KEYS = 64, ENOUGH_KEYS = 1024 };
     int32_t parts = MOST_PARTS;
-    while (d->hash.capacity && parts > 1 && d->hash.capacity / parts < LEAST_KEYS)
+    if (!d->hash.capacity)
+        return parts;
+    while (parts > 1 && d->hash.capacity / parts < (parts > FEW_PARTS ? ENOUGH_KEYS : LEAST_KEYS))
         parts /= 2;
     return parts;
+}
+
+static int64_t bytes_per_row(const td_shard *shard)
+{
+    int64_t bytes = 0;
+    for (int32_t a = 0; a < shard->n_arrays; a++)
+        bytes += shard->arrays[a].row_bytes;
+    return bytes;
 }
 
 static td_status *reserve_keys(td_shard *shard)
@@ -53,7 +67,8 @@ static td_status *reserve_keys(td_shard *shard)
                                   .live = hash->live,
                                   .parts = td_shard_parts(&shard->definition),
                                   .most_count = often ? TD_MOST_OFTEN : 0,
-                                  .by_count = often};
+                                  .by_count = often,
+                                  .narrow = bytes_per_row(shard) <= NARROW_BYTES};
     return td_key_set_init(&shard->keys, &policy, shard->most_slots);
 }
 

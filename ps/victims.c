@@ -6,10 +6,9 @@
 
 enum { SHARE = 256, LEAST = 4, SLACK = 2 };
 
-td_status *td_victims_init(td_victims *victims, int32_t parts)
+void td_victims_init(td_victims *victims, int32_t parts)
 {
     *victims = (td_victims){.parts = parts};
-    return TD_NEW(victims->heaps, parts);
 }
 
 void td_victims_deinit(td_victims *victims)
@@ -90,6 +89,8 @@ static int64_t share_of(const td_victims *victims, const td_victim_view *view)
 /* Room for `most` keys of each part, and as many that are used afterwards. */
 static td_status *make_room(td_victims *victims, int64_t most)
 {
+    if (!victims->heaps)
+        TD_TRY(TD_NEW(victims->heaps, victims->parts));
     for (int32_t p = 0; p < victims->parts; p++) {
         td_victim_heap *heap = &victims->heaps[p];
         if (heap->capacity >= SLACK * most)
@@ -131,6 +132,8 @@ static td_status *collect(td_victims *victims, const td_victim_view *view)
 
 void td_victims_touch(td_victims *victims, const td_victim_view *view, int64_t slot)
 {
+    if (!victims->any_known)
+        return;
     const td_victim item = victim_of(view, slot);
     td_victim_heap *heap = &victims->heaps[td_key_part(item.key, victims->parts)];
     if (!heap->is_known || !is_before(&item, &heap->bound))
@@ -164,7 +167,8 @@ static bool known_first(td_victim_heap *heap, const td_victim_view *view, uint32
 td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int32_t part, uint32_t latest,
                             int64_t *out_slot)
 {
-    if (known_first(&victims->heaps[part], view, latest, out_slot))
+    *out_slot = TD_NO_SLOT;
+    if (victims->any_known && known_first(&victims->heaps[part], view, latest, out_slot))
         return NULL;
     TD_TRY(collect(victims, view));
     (void)known_first(&victims->heaps[part], view, latest, out_slot);
@@ -173,8 +177,8 @@ td_status *td_victims_first(td_victims *victims, const td_victim_view *view, int
 
 int64_t td_victims_bytes(const td_victims *victims)
 {
-    int64_t bytes = victims->parts * (int64_t)sizeof *victims->heaps;
-    for (int32_t p = 0; p < victims->parts; p++)
-        bytes += victims->heaps[p].capacity * (int64_t)sizeof(td_victim);
+    int64_t bytes = 0;
+    for (int32_t p = 0; victims->heaps && p < victims->parts; p++)
+        bytes += (int64_t)sizeof *victims->heaps + victims->heaps[p].capacity * (int64_t)sizeof(td_victim);
     return bytes;
 }

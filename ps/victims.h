@@ -23,7 +23,7 @@ typedef struct td_victim_heap {
 } td_victim_heap;
 
 typedef struct td_victims {
-    td_victim_heap *heaps; /* of each part */
+    td_victim_heap *heaps; /* of each part; NULL until all keys are looked at first */
     int32_t parts;
     bool any_known;
 } td_victims;
@@ -35,7 +35,7 @@ typedef struct td_victim_view {
     bool by_count; /* false: only the last use counts */
 } td_victim_view;
 
-td_status *td_victims_init(td_victims *victims, int32_t parts) TD_MUST_USE;
+void td_victims_init(td_victims *victims, int32_t parts);
 void td_victims_deinit(td_victims *victims);
 /* Forgets what was collected: everything may have changed. */
 void td_victims_forget(td_victims *victims);

@@ -23,6 +23,7 @@ static int64_t below(int64_t n)
 
 typedef struct model {
     td_key_policy policy;
+    uint32_t unit; /* windows that are not told apart */
     bool there[KEYS];
     uint32_t used[KEYS], count[KEYS], now;
 } model;
@@ -56,7 +57,7 @@ static void end_window(model *m)
 {
     const td_key_policy *policy = &m->policy;
     for (int64_t i = 0; i < KEYS && policy->live; i++)
-        m->there[i] = m->there[i] && m->used[i] + policy->live > m->now;
+        m->there[i] = m->there[i] && m->used[i] + m->unit - 1 + policy->live > m->now;
     for (int32_t p = 0; p < policy->parts && policy->capacity; p++)
         for (;;) {
             int64_t n = 0, first = -1;
@@ -75,15 +76,16 @@ static void end_window(model *m)
 static void name_some(model *m, td_key_set *set)
 {
     int64_t slot;
-    bool is_new;
+    bool is_new, named[KEYS] = {false};
     for (int64_t n = below(20); n > 0; n--) {
         const int64_t i = below(3) ? below(8) : below(KEYS); /* some very often */
-        if (m->used[i] == m->now && m->there[i])
+        if (named[i])
             continue;
+        named[i] = true;
         assert_ok(td_key_set_name(set, key_of(i), m->now, &slot, &is_new));
         assert_int_equal(is_new, !m->there[i]);
         m->count[i] = m->there[i] ? m->count[i] + (m->count[i] < TD_MOST_OFTEN) : 1;
-        m->used[i] = m->now;
+        m->used[i] = m->now / m->unit * m->unit;
         m->there[i] = true;
     }
 }
@@ -129,12 +131,12 @@ static void check(const model *m, const td_key_set *set)
     assert_int_equal(set->index.n, n);
 }
 
-/* half: so many windows are told apart at least. */
-static void run(td_key_policy policy, uint32_t half, int64_t windows)
+/* Of so many windows back at least, units are told apart. */
+static void run_units(td_key_policy policy, uint32_t half, uint32_t unit, int64_t windows)
 {
     static model m;
     td_key_set set;
-    m = (model){.policy = policy};
+    m = (model){.policy = policy, .unit = unit};
     assert_ok(td_key_set_init(&set, &policy, SLOTS));
     for (int64_t w = 0; w < windows; w++) {
         m.now += 1 + (uint32_t)(below(10) ? 0 : below((int64_t)half / 8));
@@ -150,6 +152,11 @@ static void run(td_key_policy policy, uint32_t half, int64_t windows)
     assert_true(m.now > 4 * half); /* the base has moved some times */
     check(&m, &set);
     td_key_set_deinit(&set);
+}
+
+static void run(td_key_policy policy, uint32_t half, int64_t windows)
+{
+    run_units(policy, half, 1, windows);
 }
 
 static void test_what_was_named_very_long_ago_counts_as_equally_long_ago(void **state)
@@ -176,6 +183,18 @@ static void test_time_to_live_is_exact_however_many_windows_there_were(void **st
         (td_key_policy){
             .capacity = 300, .live = TD_COARSE_WINDOWS + 1, .parts = 1, .most_count = TD_MOST_OFTEN, .by_count = true},
         1 << 23, 1000);
+}
+
+static void test_keys_of_narrow_rows_stay_less_than_a_16_000th_longer_than_they_may(void **state)
+{
+    (void)state;
+    td_key_policy policy = {.capacity = 300, .parts = 1, .most_count = TD_MOST_OFTEN, .by_count = true, .narrow = true};
+    policy.live = TD_COARSE_WINDOWS;
+    run_units(policy, 1 << 15, 1, 1000);
+    policy.live = TD_COARSE_WINDOWS + 1;
+    run_units(policy, 1 << 16, 2, 2000);
+    policy.live = TD_FINE_WINDOWS;
+    run_units(policy, 1 << 24, 512, 2000);
 }
 
 /* Keys whose places are the same, in an index that grows, shrinks and wraps around: none is lost, none is found that is not there. */
@@ -218,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_what_was_named_very_long_ago_counts_as_equally_long_ago),
         cmocka_unit_test(test_counts_stop_and_windows_are_told_apart_more_coarsely_where_both_are_kept),
         cmocka_unit_test(test_time_to_live_is_exact_however_many_windows_there_were),
+        cmocka_unit_test(test_keys_of_narrow_rows_stay_less_than_a_16_000th_longer_than_they_may),
         cmocka_unit_test(test_an_index_that_is_nearly_full_finds_what_is_there_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
