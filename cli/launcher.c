@@ -34,7 +34,8 @@ static long parent_of(long pid)
 
 static bool is_launcher(long pid)
 {
-    static const char *const names[] = {"mpirun\n", "mpiexec\n", "prterun\n", "prun\n"};
+    static const char *const names[] = {"mpirun\n",          "mpiexec\n", "orterun\n", "mpirun.openmpi\n",
+                                        "mpiexec.openmpi\n", "prterun\n", "prun\n"};
     char name[64];
     (void)read_of(pid, "comm", name, sizeof name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

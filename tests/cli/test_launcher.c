@@ -48,6 +48,7 @@ static void test_the_launchers_words_tell(void **state)
     (void)state;
     unsetenv("OMPI_MCA_orte_enable_recovery");
     assert_true(under("prterun", "--enable-recovery", "tandem"));
+    assert_true(under("mpiexec.openmpi", "--enable-recovery", "tandem")); /* as long as a name is told */
     assert_true(under("mpirun", "--runtime-options", "error-nonzero-status,RECOVERABLE"));
     assert_false(under("prterun", "-n", "2"));
     assert_false(under("mpirun", "--runtime-options", "recoverable=false"));
