@@ -7,12 +7,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #define TD_ISA_HAS_X86 1
 #else
 #define TD_ISA_HAS_X86 0
 #endif
 
-static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+static const char *const names[TD_ISA_COUNT] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
 
 const char *td_isa_name(td_isa isa)
 {
@@ -35,6 +37,16 @@ static bool has_bf16(void)
     return __get_cpuid_count(7, 0, &parts, &b, &c, &d) && parts >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
            (a >> 5 & 1);
 }
+
+/* AMX-TILE and AMX-BF16. The system saves tiles only for a process that has asked for them, which costs nothing until one is used:
+ * arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which may be repeated and fails on systems that do not know tiles. */
+static bool has_amx(void)
+{
+    const long request_permission = 0x1023, tile_data = 18;
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1) &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
 #endif
 
 bool td_isa_available(td_isa isa)
@@ -46,7 +58,9 @@ bool td_isa_available(td_isa isa)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return isa == TD_ISA_AVX2 ? avx2 : isa == TD_ISA_AVX512 ? avx512 : avx512 && has_bf16();
+    if (isa == TD_ISA_AVX2)
+        return avx2;
+    return avx512 && (isa < TD_ISA_AVX512_BF16 || has_bf16()) && (isa < TD_ISA_AMX_BF16 || has_amx());
 #else
     return false;
 #endif
@@ -76,5 +90,6 @@ td_status *td_isa_choose(td_isa *out_isa)
         return NULL;
     }
     return TD_ERROR(TD_INVALID_ARGUMENT,
-                    "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512, avx512_bf16", wanted);
+                    "TANDEM_ISA=%s: unknown instruction set; known are baseline, avx2, avx512, avx512_bf16, amx_bf16",
+                    wanted);
 }

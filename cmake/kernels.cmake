@@ -1,7 +1,7 @@
 # One source per kernel, one object per instruction set: every backends/cpu/kernels/*.c is compiled once for each entry of
 # TANDEM_ISAS, with TD_ISA set to its name; the cpu backend picks one set at start.
 file(GLOB TANDEM_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*.c)
-list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/_template|_pairs\\.c$")
+list(FILTER TANDEM_KERNELS EXCLUDE REGEX "/_template|_pairs\\.c$|_amx\\.c$")
 set(TANDEM_ISAS baseline)
 set(TANDEM_ISA_FLAGS_baseline "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -43,4 +43,15 @@ if("avx512" IN_LIST TANDEM_ISAS)
   target_compile_definitions(tandem_kernels_avx512_bf16 PRIVATE TD_ISA=avx512_bf16 TD_ISA_avx512=1 TD_ISA_avx512_bf16=1
                                                                 TD_PAIRS=1)
   list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_avx512_bf16>)
+endif()
+
+# And in tiles, kernels/amx.h: *_amx.c. AMX needs no flag: its instructions stand in the source as such.
+file(GLOB TANDEM_AMX_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*_amx.c)
+if("avx512" IN_LIST TANDEM_ISAS)
+  add_library(tandem_kernels_amx_bf16 OBJECT ${TANDEM_AMX_KERNELS})
+  target_link_libraries(tandem_kernels_amx_bf16 PRIVATE tandem_libraries)
+  target_compile_options(tandem_kernels_amx_bf16 PRIVATE ${TANDEM_KERNEL_LEVEL} -fno-trapping-math ${TANDEM_ISA_FLAGS_avx512}
+                                                         -mavx512bf16)
+  target_compile_definitions(tandem_kernels_amx_bf16 PRIVATE TD_ISA=amx_bf16 TD_ISA_avx512=1 TD_ISA_amx_bf16=1)
+  list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_amx_bf16>)
 endif()

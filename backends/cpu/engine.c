@@ -31,8 +31,10 @@ td_status *td_cpu_engine_init(td_cpu_engine *engine, const td_host_services *hos
 
 void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes)
 {
-    const char *isa = td_isa_name(engine->isa == TD_ISA_AVX512_BF16 ? TD_ISA_AVX512 : engine->isa);
-    const char *bf16 = td_gemm_uses_bf16(engine) ? ", bf16 products in hardware" : "";
+    const char *isa = td_isa_name(engine->isa > TD_ISA_AVX512 ? TD_ISA_AVX512 : engine->isa);
+    const char *bf16 = !td_gemm_uses_bf16(engine)       ? ""
+                       : engine->isa == TD_ISA_AMX_BF16 ? ", bf16 products in hardware (AMX)"
+                                                        : ", bf16 products in hardware (AVX512_BF16)";
 #ifdef TANDEM_HAVE_ONEDNN
     char version[32];
     td_onednn_version(version, sizeof version);
@@ -48,7 +50,7 @@ void td_cpu_engine_describe(const td_cpu_engine *engine, char *out, size_t bytes
 
 double td_cpu_engine_flops_per_s(const td_cpu_engine *engine, int32_t cores)
 {
-    static const double flops_per_cycle[TD_ISA_COUNT] = {8, 32, 64, 64};
+    static const double flops_per_cycle[TD_ISA_COUNT] = {8, 32, 64, 64, 64};
     return 2.5e9 * flops_per_cycle[engine->isa] * cores;
 }
 

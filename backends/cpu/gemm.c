@@ -28,7 +28,14 @@ bool td_gemm_uses_onednn(const td_cpu_engine *engine)
 
 bool td_gemm_uses_bf16(const td_cpu_engine *engine)
 {
-    return engine->isa == TD_ISA_AVX512_BF16 && engine->gemm != TD_GEMM_REFERENCE;
+    return engine->isa >= TD_ISA_AVX512_BF16 && engine->gemm != TD_GEMM_REFERENCE;
+}
+
+static const td_gemm_own_kernels *kernels_of(const td_cpu_engine *engine, td_gemm_narrow narrow)
+{
+    if (narrow != TD_GEMM_BF16 || !td_gemm_uses_bf16(engine))
+        return td_gemm_own_kernels_of(engine->isa);
+    return engine->isa == TD_ISA_AMX_BF16 ? td_gemm_amx_kernels() : td_gemm_pair_kernels();
 }
 
 #ifdef TANDEM_HAVE_ONEDNN
@@ -54,8 +61,7 @@ td_status *td_gemm_create(const td_cpu_engine *engine, const td_gemm_shape *capa
     *out_gemm = NULL;
     td_gemm *gemm = NULL;
     TD_TRY(TD_NEW(gemm, 1));
-    gemm->own = capacity->narrow == TD_GEMM_BF16 && td_gemm_uses_bf16(engine) ? td_gemm_pair_kernels()
-                                                                              : td_gemm_own_kernels_of(engine->isa);
+    gemm->own = kernels_of(engine, capacity->narrow);
     gemm->capacity = *capacity;
 #ifdef TANDEM_HAVE_ONEDNN
     td_status *status = create_onednn(engine, capacity, gemm);

@@ -10,10 +10,10 @@
  * vectors have no fma, by a oneDNN primitive, unless TD_GEMM_REFERENCE asks for those bits there too. TD_GEMM_LIBRARY
  * leaves the cutting to oneDNN.
  *
- * 16-bit operands are widened for all that, with one exception: on TD_ISA_AVX512_BF16, and unless TD_GEMM_REFERENCE is asked for,
- * products of bf16 are made by the processor's bf16 instructions, which add products in pairs: other bits than elsewhere, but
- * just as independent of threads, of the capacity and of devices. TD_GEMM_LIBRARY has oneDNN's bf16 primitives for it, which use AMX
- * where there is one. What oneDNN needs for a new shape is made at first use and kept, up to a fixed number of
+ * 16-bit operands are widened for all that, with one exception: on TD_ISA_AVX512_BF16 and TD_ISA_AMX_BF16, and unless
+ * TD_GEMM_REFERENCE is asked for, products of bf16 are made by the processor's bf16 instructions, which add products in pairs or in
+ * tiles: other bits than elsewhere, but just as independent of threads, of the capacity and of devices. TD_GEMM_LIBRARY has oneDNN's
+ * bf16 primitives for it. What oneDNN needs for a new shape is made at first use and kept, up to a fixed number of
  * shapes. */
 #ifndef TANDEM_BACKENDS_CPU_GEMM_H
 #define TANDEM_BACKENDS_CPU_GEMM_H

@@ -10,10 +10,9 @@ enum {
     PARTS = 16,     /* of sums, times units of C */
     UNIT_ROWS = 48, /* what a thread gets at least, when a sum may be cut into parts instead */
     UNIT_COLUMNS = 64,
-    PART_K = 512,    /* no part of a sum is shorter */
-    PIECES_EACH = 2, /* for a thread, if they are not tiny: threads are not equally fast all the time */
-    TILE_ROWS = 12,  /* tiles are multiples of this by this: every instruction set's registers */
-    TILE_COLUMNS = 32,
+    PART_K = 512,      /* no part of a sum is shorter */
+    PIECES_EACH = 2,   /* for a thread, if they are not tiny: threads are not equally fast all the time */
+    TILE_COLUMNS = 32, /* tiles are multiples of this: every instruction set's registers */
     ALIGNMENT_FLOATS = 16
 };
 /* A piece should take longer than waking a thread does. */
@@ -26,11 +25,14 @@ static int64_t round_up(int64_t size, int64_t unit)
     return td_divide_up(size, unit) * unit;
 }
 
-int64_t td_gemm_packed_floats(int64_t m, int64_t n, int64_t k)
+int64_t td_gemm_packed_floats(const td_gemm_shape *shape)
 {
-    int64_t rows = round_up(td_clamp(m, 0, TD_GEMM_PACKED_ROWS), TILE_ROWS),
-            columns = round_up(td_clamp(n, 0, TD_GEMM_PACKED_COLUMNS), TILE_COLUMNS);
-    return round_up((rows + columns) * td_clamp(k, 0, TD_GEMM_SPAN), ALIGNMENT_FLOATS);
+    const int64_t rows = td_clamp(shape->m, 0, TD_GEMM_PACKED_ROWS), k = td_clamp(shape->k, 0, TD_GEMM_SPAN);
+    const int64_t columns = round_up(td_clamp(shape->n, 0, TD_GEMM_PACKED_COLUMNS), TILE_COLUMNS);
+    const int64_t floats = (round_up(rows, TD_GEMM_OWN_ROWS) + columns) * k;
+    /* Tiles have 32 terms of 16 bits, at least. */
+    const int64_t in_tiles = shape->narrow ? (round_up(rows, TD_GEMM_AMX_ROWS) + columns) * (k > 16 ? k : 16) : 0;
+    return round_up(floats > in_tiles ? floats : in_tiles, ALIGNMENT_FLOATS);
 }
 
 /* A matrix of one column is computed on its side, as one row: vectors hold numbers of one row of C. */
@@ -74,9 +76,9 @@ static int64_t part_k_of(const td_gemm_shape *shape)
 
 /* Rows and columns of tiles, so that there are at least `wanted` and packing is least: every row of tiles packs B again,
  * every column of tiles packs A again. */
-static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, td_gemm_own_cut *cut)
+static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, int64_t unit, td_gemm_own_cut *cut)
 {
-    int64_t most_rows = td_divide_up(shape->m, TILE_ROWS * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
+    int64_t most_rows = td_divide_up(shape->m, unit * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
     int64_t best = INT64_MAX;
     for (int64_t columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS); columns <= most_columns; columns++) {
         int64_t rows = td_clamp(td_divide_up(wanted, columns), 1, most_rows);
@@ -85,7 +87,7 @@ static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, td_gemm_o
             continue;
         if (packing < best) {
             best = packing;
-            cut->tile_m = round_up(td_divide_up(shape->m, rows), TILE_ROWS);
+            cut->tile_m = round_up(td_divide_up(shape->m, rows), unit);
             cut->tile_n = round_up(td_divide_up(shape->n, columns), TILE_COLUMNS);
         }
         if (rows == 1)
@@ -95,7 +97,8 @@ static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, td_gemm_o
     cut->tiles_n = td_divide_up(shape->n, cut->tile_n);
 }
 
-td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_shape *shape, int32_t threads)
+td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_own_kernels *kernels, const td_gemm_shape *capacity,
+                                   const td_gemm_shape *shape, int32_t threads)
 {
     td_gemm_own_cut cut = {.tile_k = part_k_of(shape)};
     td_gemm_shape turned = turned_if(is_turned(capacity), shape);
@@ -104,7 +107,7 @@ td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_
     int64_t wanted = threads == 1 ? 1 : (int64_t)threads * PIECES_EACH;
     if (worth < (double)wanted)
         wanted = worth < 1 ? 1 : (int64_t)worth;
-    cut_into_tiles(&turned, td_divide_up(wanted, shape->batch * cut.parts), &cut);
+    cut_into_tiles(&turned, td_divide_up(wanted, shape->batch * cut.parts), kernels->rows, &cut);
     return cut;
 }
 
@@ -125,7 +128,7 @@ static int64_t partial_floats(const td_gemm_shape *capacity)
 
 static int64_t slots_of(const td_gemm_shape *capacity)
 {
-    int64_t tiles = td_divide_up(capacity->m, TILE_ROWS * 2) * td_divide_up(capacity->n, TILE_COLUMNS);
+    int64_t tiles = td_divide_up(capacity->m, TD_GEMM_OWN_ROWS * 2) * td_divide_up(capacity->n, TILE_COLUMNS);
     int64_t worth = flops_of(capacity) / PIECE_FLOPS < SLOTS ? (int64_t)(flops_of(capacity) / PIECE_FLOPS) : SLOTS;
     int64_t pieces =
         td_clamp(capacity->batch, 0, SLOTS) * td_clamp(tiles, 0, SLOTS) * td_clamp(capacity->k / PART_K, 1, PARTS);
@@ -143,8 +146,7 @@ size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity)
     if (capacity->batch == 0 || capacity->m == 0 || capacity->n == 0)
         return 0;
     td_gemm_shape shape = turned_if(is_turned(capacity), capacity);
-    int64_t floats = sum_floats(capacity) + partial_floats(capacity) +
-                     slots_of(&shape) * td_gemm_packed_floats(shape.m, shape.n, shape.k);
+    int64_t floats = sum_floats(capacity) + partial_floats(capacity) + slots_of(&shape) * td_gemm_packed_floats(&shape);
     return (size_t)floats * sizeof(float);
 }
 
@@ -257,11 +259,11 @@ void td_gemm_own_run(const td_gemm_own_kernels *kernels, const td_gemm_shape *ca
     int32_t threads = td_team_threads(team), slots = (int32_t)slots_of(&largest);
     r.cut.parts = 1;
     if (shape.k)
-        r.cut = td_gemm_own_cut_of(capacity, asked, threads);
+        r.cut = td_gemm_own_cut_of(kernels, capacity, asked, threads);
     r.sums = shape.narrow ? operands.scratch : operands.c;
     r.partials = (float *)operands.scratch + sum_floats(capacity);
     r.packed = r.partials + partial_floats(capacity);
-    r.packed_floats = td_gemm_packed_floats(largest.m, largest.n, largest.k);
+    r.packed_floats = td_gemm_packed_floats(&largest);
     r.slot_is_piece = threads > slots;
     int64_t pieces = shape.batch * r.cut.tiles_m * r.cut.tiles_n * r.cut.parts;
     int64_t round = r.slot_is_piece ? slots : pieces;

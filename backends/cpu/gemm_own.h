@@ -3,7 +3,8 @@
  * C_ij = fma(a_ik, b_kj, C_ij) with k ascending from C_ij = 0, whatever the blocking: bits depend neither on how C is cut
  * over threads nor on the instruction set. Only where a sum is cut into parts are they another sum's, and that is decided
  * by the shape alone. The kernel of pairs adds a pair of products of bf16 at a time by an instruction that rounds in its own
- * way (kernels/gemm_pairs.h): its bits do not depend on how C is cut either, but they are another sum's than those of fma. */
+ * way (kernels/gemm_pairs.h), that of tiles 32 products (kernels/amx.h): their bits do not depend on how C is cut either, but they are
+ * other sums' than those of fma. */
 #ifndef TANDEM_BACKENDS_CPU_GEMM_OWN_H
 #define TANDEM_BACKENDS_CPU_GEMM_OWN_H
 
@@ -24,10 +25,12 @@ typedef struct td_gemm_piece {
     float *packed;     /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
 } td_gemm_piece;
 
+/* Pieces are cut at multiples of so many rows: whatever is computed at once of C, in registers or in tiles. */
+enum { TD_GEMM_OWN_ROWS = 12, TD_GEMM_AMX_ROWS = 32 };
 /* Of the operands, this much is packed at a time. */
 enum { TD_GEMM_SPAN = 384, TD_GEMM_PACKED_ROWS = 96, TD_GEMM_PACKED_COLUMNS = 512 };
-/* Floats for packing a piece, which has at most TD_GEMM_PACKED_COLUMNS columns; grows with m, n and k. */
-int64_t td_gemm_packed_floats(int64_t m, int64_t n, int64_t k);
+/* Floats for packing a piece of the product, which has at most TD_GEMM_PACKED_COLUMNS columns; grows with m, n and k. */
+int64_t td_gemm_packed_floats(const td_gemm_shape *shape);
 
 /* What follows the sums of a 16-bit product, on n of one row: bias, relu, mask, all in f32, then rounding. */
 typedef struct td_gemm_rounding {
@@ -42,10 +45,12 @@ typedef struct td_gemm_rounding {
 typedef struct td_gemm_own_kernels {
     void (*piece)(const td_gemm_piece *piece);
     void (*round)(const td_gemm_rounding *row);
+    int64_t rows; /* TD_GEMM_OWN_ROWS, TD_GEMM_AMX_ROWS */
 } td_gemm_own_kernels;
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa);
-/* For bf16 alone, on TD_ISA_AVX512_BF16. */
+/* For bf16 alone: in pairs, on TD_ISA_AVX512_BF16; in tiles, on TD_ISA_AMX_BF16. */
 const td_gemm_own_kernels *td_gemm_pair_kernels(void);
+const td_gemm_own_kernels *td_gemm_amx_kernels(void);
 
 /* How a product is cut: its sums into parts by the shape alone; C into tiles for a number of threads, which no bit
  * depends on. */
@@ -53,7 +58,8 @@ typedef struct td_gemm_own_cut {
     int64_t tile_m, tile_n, tile_k;
     int64_t tiles_m, tiles_n, parts;
 } td_gemm_own_cut;
-td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_shape *capacity, const td_gemm_shape *shape, int32_t threads);
+td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_own_kernels *kernels, const td_gemm_shape *capacity,
+                                   const td_gemm_shape *shape, int32_t threads);
 
 /* As for td_gemm_run. */
 size_t td_gemm_own_scratch_bytes(const td_gemm_shape *capacity);

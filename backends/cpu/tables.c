@@ -48,7 +48,7 @@ const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count)
 extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_baseline;
 #if TD_ISA_HAS_X86
 extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_avx2, td_cpu_kernel_gemm_own_avx512,
-    td_cpu_kernel_gemm_own_avx512_bf16;
+    td_cpu_kernel_gemm_own_avx512_bf16, td_cpu_kernel_gemm_own_amx_amx_bf16;
 #endif
 
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa)
@@ -84,6 +84,15 @@ const td_cpu_kernel *const *td_cpu_pair_kernels(int32_t *out_count)
     return pair_kernels;
 #else
     *out_count = 0;
+    return NULL;
+#endif
+}
+
+const td_gemm_own_kernels *td_gemm_amx_kernels(void)
+{
+#if TD_ISA_HAS_X86
+    return &td_cpu_kernel_gemm_own_amx_amx_bf16;
+#else
     return NULL;
 #endif
 }

@@ -340,13 +340,14 @@ static void test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone(v
     (void)state;
     static const int64_t sizes[] = {1, 2, 13, 64, 65, 257, 512, 700, 1024, 4097, 100000};
     enum { N = sizeof sizes / sizeof sizes[0] };
+    const td_gemm_own_kernels *kernels = td_gemm_own_kernels_of(TD_ISA_BASELINE);
     for (int m = 0; m < N; m++)
         for (int n = 0; n < N; n++)
             for (int k = 0; k < N; k++) {
                 td_gemm_shape shape = {.batch = 1, .m = sizes[m], .n = sizes[n], .k = sizes[k]};
-                int64_t tile_k = td_gemm_own_cut_of(&shape, &shape, 1).tile_k;
+                int64_t tile_k = td_gemm_own_cut_of(kernels, &shape, &shape, 1).tile_k;
                 for (int32_t threads = 1; threads < 100; threads += 11) {
-                    td_gemm_own_cut cut = td_gemm_own_cut_of(&shape, &shape, threads);
+                    td_gemm_own_cut cut = td_gemm_own_cut_of(kernels, &shape, &shape, threads);
                     int64_t rows = shape.n == 1 ? 1 : shape.m, columns = shape.n == 1 ? shape.m : shape.n;
                     assert_true(cut.tile_n <= TD_GEMM_PACKED_COLUMNS);
                     assert_true(cut.tile_m * cut.tiles_m >= rows && cut.tile_m * (cut.tiles_m - 1) < rows);

@@ -12,6 +12,7 @@
 #include "backends/registry.h"
 #include "base/half.h"
 #include "base/memory.h"
+#include "tests/support/amx_tiles.h"
 #include "tests/support/pair_dot.h"
 
 #if defined(__x86_64__)
@@ -115,7 +116,26 @@ static void free_problem(problem *p)
 
 /* ---- what is right ------------------------------------------------------------------------------------------------------------ */
 
-typedef float (*pair_dot)(float sum, uint32_t a, uint32_t b);
+/* How a sum goes on by some pairs of terms, zeros beyond its end: an instruction's. */
+enum { MOST_PAIRS = 16 };
+typedef struct dot_rule {
+    int64_t pairs;
+    float (*add)(float sum, const uint32_t *a, const uint32_t *b);
+} dot_rule;
+
+static float add_by_manual(float sum, const uint32_t *a, const uint32_t *b)
+{
+    return td_pair_dot(sum, *a, *b);
+}
+
+static float add_by_processor(float sum, const uint32_t *a, const uint32_t *b)
+{
+    return by_instruction(sum, *a, *b);
+}
+
+static const dot_rule chains = {0}; /* of fma */
+static const dot_rule manual_pairs = {1, add_by_manual}, processor_pairs = {1, add_by_processor};
+static const dot_rule tiles = {MOST_PAIRS, td_tile_dot};
 
 static uint16_t a_at(const problem *p, int64_t product, int64_t i, int64_t l)
 {
@@ -129,28 +149,40 @@ static uint16_t b_at(const problem *p, int64_t product, int64_t l, int64_t j)
     return (p->b + (s->shared_b ? 0 : product) * s->k * s->n)[s->transpose_b ? j * s->k + l : l * s->n + j];
 }
 
-/* The terms [from, to): one after the other by fma, or in pairs. */
-static float part_of(const problem *p, pair_dot dot, int64_t product, int64_t i, int64_t j, int64_t from, int64_t to)
+/* Terms l and l + 1 in one, of which there are some before `to`. */
+static uint32_t pair_of(uint16_t (*at)(const problem *, int64_t, int64_t, int64_t), const problem *p, int64_t product,
+                        int64_t line, int64_t l, int64_t to, bool line_first)
+{
+    uint32_t pair = 0;
+    for (int64_t i = 0; i < 2 && l + i < to; i++)
+        pair |= (uint32_t)(line_first ? at(p, product, line, l + i) : at(p, product, l + i, line)) << 16 * i;
+    return pair;
+}
+
+/* The terms [from, to): one after the other by fma, or as the rule says. */
+static float part_of(const problem *p, dot_rule rule, int64_t product, int64_t i, int64_t j, int64_t from, int64_t to)
 {
     float sum = 0;
-    for (int64_t l = from; l < to; l += dot ? 2 : 1) {
-        uint32_t a = a_at(p, product, i, l), b = b_at(p, product, l, j);
-        if (dot && l + 1 < to) {
-            a |= (uint32_t)a_at(p, product, i, l + 1) << 16;
-            b |= (uint32_t)b_at(p, product, l + 1, j) << 16;
+    for (int64_t l = from; !rule.pairs && l < to; l++)
+        sum = fmaf(widened(p->shape.narrow, a_at(p, product, i, l)), widened(p->shape.narrow, b_at(p, product, l, j)),
+                   sum);
+    for (int64_t l = from; rule.pairs && l < to; l += 2 * rule.pairs) {
+        uint32_t a[MOST_PAIRS], b[MOST_PAIRS];
+        for (int64_t pair = 0; pair < rule.pairs; pair++) {
+            a[pair] = pair_of(a_at, p, product, i, l + 2 * pair, to, true);
+            b[pair] = pair_of(b_at, p, product, j, l + 2 * pair, to, false);
         }
-        sum = dot ? dot(sum, a, b)
-                  : fmaf(widened(p->shape.narrow, (uint16_t)a), widened(p->shape.narrow, (uint16_t)b), sum);
+        sum = rule.add(sum, a, b);
     }
     return sum;
 }
 
-static uint16_t element_of(const problem *p, pair_dot dot, int64_t part_k, int64_t product, int64_t i, int64_t j)
+static uint16_t element_of(const problem *p, dot_rule rule, int64_t part_k, int64_t product, int64_t i, int64_t j)
 {
     const td_gemm_shape *s = &p->shape;
-    float sum = part_of(p, dot, product, i, j, 0, part_k < s->k ? part_k : s->k);
+    float sum = part_of(p, rule, product, i, j, 0, part_k < s->k ? part_k : s->k);
     for (int64_t from = part_k; from < s->k; from += part_k)
-        sum += part_of(p, dot, product, i, j, from, from + part_k < s->k ? from + part_k : s->k);
+        sum += part_of(p, rule, product, i, j, from, from + part_k < s->k ? from + part_k : s->k);
     if (s->has_bias)
         sum += widened(s->narrow, p->bias[j]);
     if (s->relu)
@@ -160,14 +192,15 @@ static uint16_t element_of(const problem *p, pair_dot dot, int64_t part_k, int64
     return narrowed(s->narrow, sum);
 }
 
-static void expect(problem *p, pair_dot dot)
+static void expect(problem *p, dot_rule rule)
 {
     const td_gemm_shape *s = &p->shape;
-    const int64_t part_k = s->k && p->n_c ? td_gemm_own_cut_of(s, s, 1).tile_k : 1;
+    const int64_t part_k =
+        s->k && p->n_c ? td_gemm_own_cut_of(td_gemm_own_kernels_of(TD_ISA_BASELINE), s, s, 1).tile_k : 1;
     for (int64_t product = 0; product < s->batch; product++)
         for (int64_t i = 0; i < s->m; i++)
             for (int64_t j = 0; j < s->n; j++)
-                p->expected[(product * s->m + i) * s->n + j] = element_of(p, dot, part_k, product, i, j);
+                p->expected[(product * s->m + i) * s->n + j] = element_of(p, rule, part_k, product, i, j);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------------------ */
@@ -213,11 +246,11 @@ typedef struct variant {
 } variant;
 
 /* On one thread and on more than there are rows of tiles. */
-static void check(const variant *variants, int n, td_gemm_narrow narrow, pair_dot dot)
+static void check(const variant *variants, int n, td_gemm_narrow narrow, dot_rule rule)
 {
     for (int i = 0; i < N_SHAPES; i++) {
         problem p = make_problem(&shapes[i], narrow);
-        expect(&p, dot);
+        expect(&p, rule);
         for (int v = 0; v < n; v++)
             for (int32_t threads = 1; threads <= 5; threads += 4) {
                 run(variants[v].kernels, &p, threads);
@@ -235,8 +268,8 @@ static void test_widened_products_are_chains_of_fma_on_every_instruction_set(voi
     for (int isa = 0; isa < TD_ISA_COUNT; isa++)
         if (td_isa_available((td_isa)isa))
             variants[n++] = (variant){td_isa_name((td_isa)isa), td_gemm_own_kernels_of((td_isa)isa)};
-    check(variants, n, TD_GEMM_BF16, NULL);
-    check(variants, n, TD_GEMM_F16, NULL);
+    check(variants, n, TD_GEMM_BF16, chains);
+    check(variants, n, TD_GEMM_F16, chains);
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------------------------- */
@@ -256,6 +289,25 @@ static int pair_variants(variant variants[3])
         variants[n++] = (variant){"pairs, avx2", &td_cpu_kernel_gemm_own_pairs_avx2};
     if (td_isa_available(TD_ISA_AVX512))
         variants[n++] = (variant){"pairs, avx512", &td_cpu_kernel_gemm_own_pairs_avx512};
+#endif
+    return n;
+}
+
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_amx_in_c_baseline;
+#if defined(__x86_64__)
+extern const td_gemm_own_kernels td_cpu_kernel_gemm_own_amx_in_c_avx2, td_cpu_kernel_gemm_own_amx_in_c_avx512;
+#endif
+
+/* The kernel of tiles likewise. */
+static int tile_variants(variant variants[3])
+{
+    int n = 0;
+    variants[n++] = (variant){"tiles, baseline", &td_cpu_kernel_gemm_own_amx_in_c_baseline};
+#if defined(__x86_64__)
+    if (td_isa_available(TD_ISA_AVX2))
+        variants[n++] = (variant){"tiles, avx2", &td_cpu_kernel_gemm_own_amx_in_c_avx2};
+    if (td_isa_available(TD_ISA_AVX512))
+        variants[n++] = (variant){"tiles, avx512", &td_cpu_kernel_gemm_own_amx_in_c_avx512};
 #endif
     return n;
 }
@@ -289,7 +341,28 @@ static void test_pairs_are_packed_and_summed_in_order_at_every_shape(void **stat
 {
     (void)state;
     variant variants[3];
-    check(variants, pair_variants(variants), TD_GEMM_BF16, td_pair_dot);
+    check(variants, pair_variants(variants), TD_GEMM_BF16, manual_pairs);
+}
+
+static void test_tiles_are_packed_and_summed_in_order_at_every_shape(void **state)
+{
+    (void)state;
+    variant variants[3];
+    check(variants, tile_variants(variants), TD_GEMM_BF16, tiles);
+}
+
+static void test_the_manual_s_tiles_add_up_even_and_odd_terms_apart(void **state)
+{
+    (void)state;
+    const uint32_t one = 0x3f80u, two = 0x4000u, large = td_f32_to_bf16(0x1p24f), minus_large = large | 0x8000u;
+    uint32_t a[MOST_PAIRS] = {one, one << 16 | two}, b[MOST_PAIRS] = {one, one << 16 | one};
+    assert_true(td_tile_dot(0.5f, a, b) == 4.5f);
+    /* Among even terms the one is lost, and it does not meet the odd ones before that. */
+    const uint32_t lost[MOST_PAIRS] = {large, one, minus_large << 16}, ones[MOST_PAIRS] = {one, one, one << 16};
+    assert_true(td_tile_dot(0, lost, ones) == 0);
+    /* The sum comes last. */
+    assert_true(td_tile_dot(0x1p24f, (uint32_t[MOST_PAIRS]){one << 16 | one},
+                            (uint32_t[MOST_PAIRS]){one << 16 | one}) == 0x1.000002p24f);
 }
 
 /* Within what sums of k terms are worth: each is rounded once at most, at 2^-24 of what was summed, and the result to 8 bits. */
@@ -314,17 +387,18 @@ static void check_close(const problem *p)
     }
 }
 
-static void test_sums_of_pairs_are_as_exact_as_chains(void **state)
+static void test_sums_of_pairs_and_tiles_are_as_exact_as_chains(void **state)
 {
     (void)state;
-    variant variants[3];
-    pair_variants(variants);
-    for (int i = 0; i < N_SHAPES; i++) {
-        problem p = make_problem(&shapes[i], TD_GEMM_BF16);
-        run(variants[0].kernels, &p, 1);
-        check_close(&p);
-        free_problem(&p);
-    }
+    const td_gemm_own_kernels *kernels[] = {&td_cpu_kernel_gemm_own_pairs_baseline,
+                                            &td_cpu_kernel_gemm_own_amx_in_c_baseline};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < N_SHAPES; i++) {
+            problem p = make_problem(&shapes[i], TD_GEMM_BF16);
+            run(kernels[k], &p, 1);
+            check_close(&p);
+            free_problem(&p);
+        }
 }
 
 /* Numbers at which rounding, flushing and order show: ends of the ranges, halves of last places, infinities, NaN. */
@@ -341,14 +415,14 @@ static void fill_hard(problem *p, uint64_t *seed)
         p->b[i] = hard[next_random(seed) % N_HARD];
 }
 
-static void check_hard(const variant *variants, int n, pair_dot dot)
+static void check_hard(const variant *variants, int n, dot_rule rule)
 {
     const td_gemm_shape shape = {.batch = 1, .m = 30, .n = 45, .k = 5, .has_bias = true, .relu = true};
     problem p = make_problem(&shape, TD_GEMM_BF16);
     uint64_t seed = 99;
     for (int trial = 0; trial < 40; trial++) {
         fill_hard(&p, &seed);
-        expect(&p, dot);
+        expect(&p, rule);
         for (int v = 0; v < n; v++) {
             run(variants[v].kernels, &p, 1);
             compare(&p, variants[v].name);
@@ -357,11 +431,12 @@ static void check_hard(const variant *variants, int n, pair_dot dot)
     free_problem(&p);
 }
 
-static void test_hard_numbers_go_through_pairs_unchanged(void **state)
+static void test_hard_numbers_go_through_pairs_and_tiles_unchanged(void **state)
 {
     (void)state;
     variant variants[3];
-    check_hard(variants, pair_variants(variants), td_pair_dot);
+    check_hard(variants, pair_variants(variants), manual_pairs);
+    check_hard(variants, tile_variants(variants), tiles);
 }
 
 /* ---- the processor's own ----------------------------------------------------------------------------------------------------- */
@@ -379,8 +454,20 @@ static void test_the_processor_s_pairs_are_the_instruction_in_order(void **state
     (void)state;
     skip_without_bf16();
     const variant processor = {"avx512_bf16", td_gemm_pair_kernels()};
-    check(&processor, 1, TD_GEMM_BF16, by_instruction);
-    check_hard(&processor, 1, by_instruction);
+    check(&processor, 1, TD_GEMM_BF16, processor_pairs);
+    check_hard(&processor, 1, processor_pairs);
+}
+
+static void test_the_processor_s_tiles_are_the_manual_s(void **state)
+{
+    (void)state;
+    if (!td_isa_available(TD_ISA_AMX_BF16)) {
+        print_message("this processor has no AMX: its products in tiles are not tested\n");
+        skip();
+    }
+    const variant processor = {"amx_bf16", td_gemm_amx_kernels()};
+    check(&processor, 1, TD_GEMM_BF16, tiles);
+    check_hard(&processor, 1, tiles);
 }
 
 /* Where nothing is rounded it has to be. Where something is, nothing in the engine asks for it: another way of rounding is reported
@@ -417,14 +504,14 @@ static void test_the_instruction_is_the_manual_s(void **state)
 
 /* ---- who computes ------------------------------------------------------------------------------------------------------------- */
 
-static void test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_set(void **state)
+static void test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_sets(void **state)
 {
     (void)state;
     for (int isa = 0; isa < TD_ISA_COUNT; isa++)
         for (int kind = TD_GEMM_TILES; kind <= TD_GEMM_REFERENCE; kind++) {
             const td_cpu_engine engine = {.isa = (td_isa)isa, .gemm = (td_gemm_kind)kind};
             char text[96];
-            assert_int_equal(td_gemm_uses_bf16(&engine), isa == TD_ISA_AVX512_BF16 && kind != TD_GEMM_REFERENCE);
+            assert_int_equal(td_gemm_uses_bf16(&engine), isa >= TD_ISA_AVX512_BF16 && kind != TD_GEMM_REFERENCE);
             td_cpu_engine_describe(&engine, text, sizeof text);
             assert_int_equal(strstr(text, "bf16 products in hardware") != NULL, td_gemm_uses_bf16(&engine));
         }
@@ -457,9 +544,9 @@ static void test_a_product_of_bf16_has_the_bits_of_who_computes_it(void **state)
     (void)state;
     for (int isa = 0; isa < TD_ISA_COUNT; isa++)
         for (int kind = TD_GEMM_TILES; td_isa_available((td_isa)isa) && kind <= TD_GEMM_REFERENCE; kind += 2) {
-            const bool in_pairs = isa == TD_ISA_AVX512_BF16 && kind == TD_GEMM_TILES;
+            const bool in_hardware = isa >= TD_ISA_AVX512_BF16 && kind == TD_GEMM_TILES;
             problem p = make_problem(&shapes[6], TD_GEMM_BF16);
-            expect(&p, in_pairs ? by_instruction : NULL);
+            expect(&p, !in_hardware ? chains : isa == TD_ISA_AMX_BF16 ? tiles : processor_pairs);
             run_as((td_gemm_kind)kind, (td_isa)isa, &p);
             compare(&p, td_isa_name((td_isa)isa));
             free_problem(&p);
@@ -487,11 +574,14 @@ int main(void)
         cmocka_unit_test(test_widened_products_are_chains_of_fma_on_every_instruction_set),
         cmocka_unit_test(test_the_manual_s_dot_product_rounds_and_flushes_as_it_says),
         cmocka_unit_test(test_pairs_are_packed_and_summed_in_order_at_every_shape),
-        cmocka_unit_test(test_sums_of_pairs_are_as_exact_as_chains),
-        cmocka_unit_test(test_hard_numbers_go_through_pairs_unchanged),
+        cmocka_unit_test(test_tiles_are_packed_and_summed_in_order_at_every_shape),
+        cmocka_unit_test(test_the_manual_s_tiles_add_up_even_and_odd_terms_apart),
+        cmocka_unit_test(test_sums_of_pairs_and_tiles_are_as_exact_as_chains),
+        cmocka_unit_test(test_hard_numbers_go_through_pairs_and_tiles_unchanged),
         cmocka_unit_test(test_the_processor_s_pairs_are_the_instruction_in_order),
+        cmocka_unit_test(test_the_processor_s_tiles_are_the_manual_s),
         cmocka_unit_test(test_the_instruction_is_the_manual_s),
-        cmocka_unit_test(test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_set),
+        cmocka_unit_test(test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_sets),
         cmocka_unit_test(test_a_product_of_bf16_has_the_bits_of_who_computes_it),
 #ifdef TANDEM_HAVE_ONEDNN
         cmocka_unit_test(test_the_library_s_products_of_bf16_are_close),

@@ -80,7 +80,7 @@ def available(runs, isa):
 
 def instruction_sets_do_not_change_bits(runs):
     ends = {"cpu alone": runs.train("reference", CPU_ONLY + REFERENCE)}
-    for isa in ["baseline", "avx2", "avx512", "avx512_bf16"]:
+    for isa in ["baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"]:
         if isa != "baseline" and not available(runs, isa):
             print(f"{isa}: this processor does not have it, left out")
             continue

@@ -12,7 +12,7 @@ static float flushed(float x)
 
 /* fma that takes and gives no subnormal numbers. What would be subnormal if exponents had no end is flushed, so a result of
  * 2^-126 that came of rounding is computed again further up, where there is room below. */
-static float flushing_fma(float a, float b, float c)
+float td_flushing_fma(float a, float b, float c)
 {
     a = flushed(a);
     b = flushed(b);
@@ -25,6 +25,6 @@ static float flushing_fma(float a, float b, float c)
 
 float td_pair_dot(float sum, uint32_t a, uint32_t b)
 {
-    sum = flushing_fma(td_bits_float(a & 0xffff0000u), td_bits_float(b & 0xffff0000u), sum);
-    return flushing_fma(td_bits_float(a << 16), td_bits_float(b << 16), sum);
+    sum = td_flushing_fma(td_bits_float(a & 0xffff0000u), td_bits_float(b & 0xffff0000u), sum);
+    return td_flushing_fma(td_bits_float(a << 16), td_bits_float(b << 16), sum);
 }

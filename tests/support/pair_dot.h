@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+/* a b + c, all in f32, subnormal numbers zero, going in and coming out. */
+float td_flushing_fma(float a, float b, float c);
 /* sum + a[1] b[1] + a[0] b[0]; `a` and `b` hold two bf16 each, [0] in the low half. */
 float td_pair_dot(float sum, uint32_t a, uint32_t b);
 

@@ -23,6 +23,7 @@ static inline __attribute__((always_inline)) void add_entry(const float *a, gemm
 #define gemm_pack_panels_along gemm_pack_along
 enum { GEMM_SPAN = TD_GEMM_SPAN, GEMM_SPAN_UNIT = 1 };
 #endif
+#include "backends/cpu/kernels/gemm_round.h"
 #include "backends/cpu/kernels/gemm_step.h"
 
 /* ---- fetching ahead --------------------------------------------------------------------------------------------------------- */
@@ -114,7 +115,7 @@ static void fetch_next(const td_gemm_piece *piece, const block *at, int64_t i, i
     int64_t row = i + GEMM_ROWS < at->rows ? i + GEMM_ROWS : 0, column = row ? j : j + GEMM_COLUMNS;
     bool is_full = at->rows - row >= GEMM_ROWS && piece->n - column >= GEMM_COLUMNS;
     int64_t place = is_full ? (at->row + row) * piece->ldc + column : (at->row + i) * piece->ldc + j;
-    bool is_rounded = s->rounded && s->first;
+    bool is_rounded = s->to.rounded && s->first;
     s->next = is_rounded ? (const char *)(piece->rounded + place) : (const char *)(piece->c + place);
     s->next_element_bytes = is_rounded ? 2 : 4;
     s->next_row_bytes = piece->ldc * s->next_element_bytes;
@@ -130,23 +131,21 @@ static const void *operand_at(const td_gemm_piece *piece, const void *operand, i
 static void multiply_block(const td_gemm_piece *piece, const block *at, const float *a, const float *b)
 {
     ahead next = ahead_of(piece, at);
-    gemm_step s = {.entries = gemm_entries(at->span),
-                   .first = at->k == 0,
-                   .last = at->k + at->span >= piece->k,
-                   .ldc = piece->ldc,
-                   .narrow = piece->narrow,
-                   .bias_is_one = piece->bias_is_one,
-                   .relu = piece->relu};
+    gemm_step s = {
+        .entries = gemm_entries(at->span),
+        .first = at->k == 0,
+        .last = at->k + at->span >= piece->k,
+        .to = {.ldc = piece->ldc, .narrow = piece->narrow, .bias_is_one = piece->bias_is_one, .relu = piece->relu}};
     for (int64_t j = 0; j < piece->n; j += GEMM_COLUMNS) {
         int64_t columns = least(piece->n - j, GEMM_COLUMNS);
         s.b = b + j * s.entries;
-        s.bias = s.last ? operand_at(piece, piece->bias, piece->bias_is_one ? 0 : j) : NULL;
+        s.to.bias = s.last ? operand_at(piece, piece->bias, piece->bias_is_one ? 0 : j) : NULL;
         for (int64_t i = 0; i < at->rows; i += GEMM_ROWS) {
             int64_t rows = least(at->rows - i, GEMM_ROWS), place = (at->row + i) * piece->ldc + j;
             s.a = a + i * s.entries;
-            s.c = piece->c + place;
-            s.rounded = s.last && piece->rounded ? piece->rounded + place : NULL;
-            s.mask = s.last ? operand_at(piece, piece->mask, place) : NULL;
+            s.to.c = piece->c + place;
+            s.to.rounded = s.last && piece->rounded ? piece->rounded + place : NULL;
+            s.to.mask = s.last ? operand_at(piece, piece->mask, place) : NULL;
             fetch_next(piece, at, i, j, &s);
             fetch_some(&next);
             if (rows == GEMM_ROWS && columns == GEMM_COLUMNS)
@@ -176,40 +175,6 @@ static void multiply_piece(const td_gemm_piece *piece)
     }
 }
 
-/* ---- 16-bit results of sums that were cut into parts ------------------------------------------------------------------------ */
-
-enum { ROUNDED_AT_ONCE = 512 };
-
-/* `n` at most ROUNDED_AT_ONCE from column `at` on. */
-static void round_some(const td_gemm_rounding *row, int64_t at, int64_t n)
-{
-    float buffer[ROUNDED_AT_ONCE];
-    float *sums = row->sums + at;
-    const bool is_bf16 = row->narrow == TD_GEMM_BF16;
-    if (row->bias && row->bias_is_one) {
-        const float bias = is_bf16 ? td_bf16_to_f32(*row->bias) : td_f16_to_f32(*row->bias);
-        for (int64_t j = 0; j < n; j++)
-            sums[j] += bias;
-    } else if (row->bias) {
-        (is_bf16 ? widen_bf16 : widen_f16)(row->bias + at, n, buffer);
-        for (int64_t j = 0; j < n; j++)
-            sums[j] += buffer[j];
-    }
-    for (int64_t j = 0; row->relu && j < n; j++)
-        sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
-    if (row->mask) {
-        (is_bf16 ? widen_bf16 : widen_f16)(row->mask + at, n, buffer);
-        for (int64_t j = 0; j < n; j++)
-            sums[j] = buffer[j] <= 0.0f ? 0.0f : sums[j];
-    }
-    (is_bf16 ? round_to_bf16 : round_to_f16)(sums, n, row->c + at);
-}
-
-static void round_row(const td_gemm_rounding *row)
-{
-    for (int64_t at = 0; at < row->n; at += ROUNDED_AT_ONCE)
-        round_some(row, at, least(row->n - at, ROUNDED_AT_ONCE));
-}
-
 extern const td_gemm_own_kernels TD_KERNEL(gemm_own);
-const td_gemm_own_kernels TD_KERNEL(gemm_own) = {.piece = multiply_piece, .round = round_row};
+const td_gemm_own_kernels TD_KERNEL(gemm_own) = {
+    .piece = multiply_piece, .round = gemm_round_row, .rows = TD_GEMM_OWN_ROWS};

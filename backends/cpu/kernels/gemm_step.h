@@ -4,23 +4,16 @@
 #ifndef TANDEM_BACKENDS_CPU_KERNELS_GEMM_STEP_H
 #define TANDEM_BACKENDS_CPU_KERNELS_GEMM_STEP_H
 
-#include "backends/cpu/kernels/gemm_vectors.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "backends/cpu/kernels/gemm_finish.h"
 
 /* Panels as packed, and what becomes of the sums. */
 typedef struct gemm_step {
     const float *a, *b;
-    int64_t entries;   /* of the panels */
-    bool first, last;  /* span of the sum */
-    float *c;          /* where sums wait between spans, and f32 results go */
-    uint16_t *rounded; /* where the results of a 16-bit product go; NULL: they are sums still */
-    int64_t ldc;
+    int64_t entries;  /* of the panels */
+    bool first, last; /* span of the sum */
+    gemm_results to;
     const char *next; /* what the step after this one writes, or reads first; fetched meanwhile */
     int64_t next_row_bytes, next_element_bytes;
-    const void *bias, *mask; /* of the product's dtype, at C's place; NULL without, or before the last span */
-    td_gemm_narrow narrow;
-    bool bias_is_one, relu;
 } gemm_step;
 
 INLINE void add_products_plainly(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
@@ -96,98 +89,12 @@ INLINE void add_products(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS
 }
 #endif
 
-/* ---- what follows the sums ------------------------------------------------------------------------------------------------ */
-
-/* `narrow` is s->narrow, where the compiler knows it: here as in the next functions. */
-INLINE gemm_vector load_as(td_gemm_narrow narrow, const void *from, int64_t at)
-{
-    return narrow == TD_GEMM_F32    ? gemm_load((const float *)from + at)
-           : narrow == TD_GEMM_BF16 ? gemm_load_bf16((const uint16_t *)from + at)
-                                    : gemm_load_f16((const uint16_t *)from + at);
-}
-
-INLINE gemm_vector set_as(td_gemm_narrow narrow, const void *from)
-{
-    return gemm_set(narrow == TD_GEMM_F32    ? *(const float *)from
-                    : narrow == TD_GEMM_BF16 ? td_bf16_to_f32(*(const uint16_t *)from)
-                                             : td_f16_to_f32(*(const uint16_t *)from));
-}
-
-INLINE void finish_as(td_gemm_narrow narrow, const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
-{
-    if (s->bias) {
-        gemm_vector b0 = s->bias_is_one ? set_as(narrow, s->bias) : load_as(narrow, s->bias, 0);
-        gemm_vector b1 = s->bias_is_one ? b0 : load_as(narrow, s->bias, GEMM_LANES);
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            sum[r][0] = gemm_add(sum[r][0], b0);
-            sum[r][1] = gemm_add(sum[r][1], b1);
-        }
-    }
-    if (s->relu) {
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            sum[r][0] = gemm_relu(sum[r][0]);
-            sum[r][1] = gemm_relu(sum[r][1]);
-        }
-    }
-    if (s->mask) {
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            sum[r][0] = gemm_where_positive(load_as(narrow, s->mask, r * s->ldc), sum[r][0]);
-            sum[r][1] = gemm_where_positive(load_as(narrow, s->mask, r * s->ldc + GEMM_LANES), sum[r][1]);
-        }
-    }
-}
-
-INLINE void store_sums(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
-{
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++) {
-        gemm_store(s->c + r * s->ldc, sum[r][0]);
-        gemm_store(s->c + r * s->ldc + GEMM_LANES, sum[r][1]);
-    }
-}
-
-INLINE void store_rounded(td_gemm_narrow narrow, const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
-{
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++) {
-        uint16_t *to = s->rounded + r * s->ldc;
-        if (narrow == TD_GEMM_BF16) {
-            gemm_store_bf16(to, sum[r][0]);
-            gemm_store_bf16(to + GEMM_LANES, sum[r][1]);
-        } else {
-            gemm_store_f16(to, sum[r][0]);
-            gemm_store_f16(to + GEMM_LANES, sum[r][1]);
-        }
-    }
-}
-
-/* Bias, relu, mask; then the results are stored. */
-INLINE void finish(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
-{
-    if (!s->rounded) {
-        if (s->narrow == TD_GEMM_F32) /* else more is added to it: see td_gemm_piece */
-            finish_as(TD_GEMM_F32, s, rows, sum);
-        store_sums(s, rows, sum);
-        return;
-    }
-    if (s->narrow == TD_GEMM_BF16) {
-        finish_as(TD_GEMM_BF16, s, rows, sum);
-        store_rounded(TD_GEMM_BF16, s, rows, sum);
-    } else {
-        finish_as(TD_GEMM_F16, s, rows, sum);
-        store_rounded(TD_GEMM_F16, s, rows, sum);
-    }
-}
-
 /* ---- the step -------------------------------------------------------------------------------------------------------------- */
 
 INLINE void multiply_rows(const gemm_step *s, int rows)
 {
     gemm_vector sum[GEMM_ROWS][2];
-    const float *c = s->c;
+    const float *c = s->to.c;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++) {
         const char *next = s->next + r * s->next_row_bytes;
@@ -198,15 +105,15 @@ INLINE void multiply_rows(const gemm_step *s, int rows)
     if (!s->first) {
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
-            sum[r][0] = gemm_load(c + r * s->ldc);
-            sum[r][1] = gemm_load(c + r * s->ldc + GEMM_LANES);
+            sum[r][0] = gemm_load(c + r * s->to.ldc);
+            sum[r][1] = gemm_load(c + r * s->to.ldc + GEMM_LANES);
         }
     }
     add_products(s, rows, sum);
     if (s->last)
-        finish(s, rows, sum);
+        finish(&s->to, rows, sum);
     else
-        store_sums(s, rows, sum);
+        store_sums(&s->to, rows, sum);
 }
 
 static __attribute__((noinline)) void multiply_full(const gemm_step *s)
@@ -245,28 +152,28 @@ static void multiply_edge(const gemm_step *s, int64_t rows, int64_t columns)
     edge_buffer mask = {0}, bias = {0};
     float c[GEMM_ROWS * GEMM_COLUMNS] = {0};
     uint16_t rounded[GEMM_ROWS * GEMM_COLUMNS];
-    const int64_t element = s->narrow ? 2 : 4;
+    const int64_t element = s->to.narrow ? 2 : 4;
     gemm_step whole = *s;
-    whole.c = c;
-    whole.rounded = s->rounded ? rounded : NULL;
-    whole.ldc = GEMM_COLUMNS;
+    whole.to.c = c;
+    whole.to.rounded = s->to.rounded ? rounded : NULL;
+    whole.to.ldc = GEMM_COLUMNS;
     whole.next = (const char *)c;
     whole.next_row_bytes = 0;
     if (!s->first)
-        copy_edge(s->c, s->ldc, c, GEMM_COLUMNS, rows, columns, (int64_t)sizeof *c);
-    if (s->mask) {
-        copy_edge(s->mask, s->ldc, &mask, GEMM_COLUMNS, rows, columns, element);
-        whole.mask = &mask;
+        copy_edge(s->to.c, s->to.ldc, c, GEMM_COLUMNS, rows, columns, (int64_t)sizeof *c);
+    if (s->to.mask) {
+        copy_edge(s->to.mask, s->to.ldc, &mask, GEMM_COLUMNS, rows, columns, element);
+        whole.to.mask = &mask;
     }
-    if (s->bias && !s->bias_is_one) {
-        copy_edge(s->bias, 0, &bias, 0, 1, columns, element);
-        whole.bias = &bias;
+    if (s->to.bias && !s->to.bias_is_one) {
+        copy_edge(s->to.bias, 0, &bias, 0, 1, columns, element);
+        whole.to.bias = &bias;
     }
     (rows == 1 ? multiply_one : rows <= GEMM_ROWS / 2 ? multiply_half : multiply_full)(&whole);
-    if (s->last && s->rounded)
-        copy_edge(rounded, GEMM_COLUMNS, s->rounded, s->ldc, rows, columns, (int64_t)sizeof *rounded);
+    if (s->to.rounded)
+        copy_edge(rounded, GEMM_COLUMNS, s->to.rounded, s->to.ldc, rows, columns, (int64_t)sizeof *rounded);
     else
-        copy_edge(c, GEMM_COLUMNS, s->c, s->ldc, rows, columns, (int64_t)sizeof *c);
+        copy_edge(c, GEMM_COLUMNS, s->to.c, s->to.ldc, rows, columns, (int64_t)sizeof *c);
 }
 
 #endif
