@@ -34,6 +34,7 @@ static const char *const kinds[][2] = {
 
 atomic_bool td_record_active;
 TD_RECORD_THREAD td_record_tag td_record_current;
+TD_RECORD_THREAD uint32_t td_record_worker;
 
 static ring rings[TD_RECORD_RINGS];
 static td_record *reserved;

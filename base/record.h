@@ -83,6 +83,10 @@ typedef struct td_record_tag {
 #define TD_RECORD_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 extern TD_RECORD_THREAD td_record_tag td_record_current;
 
+/* Of a job, whose work the calling thread does: the worker's number and one; 0: nobody said. A loader's threads do it for whoever made
+ * the loader. */
+extern TD_RECORD_THREAD uint32_t td_record_worker;
+
 /* The second point. */
 static inline void td_record_end(td_record_kind kind, uint32_t id, uint32_t step, uint64_t from, uint64_t amount)
 {

@@ -8,9 +8,24 @@
 
 /* ---- analysis ----------------------------------------------------------------------------------------------------------------- */
 
-static td_status *parse(td_board_trace *t)
+static td_whose whose_of(const td_board_request *request)
 {
-    return t->parsed ? NULL : td_analysis_create_of(t->job, (td_whose){-1, -1}, -1, &t->parsed);
+    return (td_whose){.rank = (int32_t)td_board_number(request, "rank", -1, -1, INT32_MAX),
+                      .worker = (int32_t)td_board_number(request, "worker", -1, -1, INT32_MAX)};
+}
+
+static td_status *parse(td_board_trace *t, td_whose whose)
+{
+    td_analysis *parsed = NULL;
+    if (t->parsed && t->whose.rank == whose.rank && t->whose.worker == whose.worker)
+        return NULL;
+    TD_TRY(td_analysis_create_of(t->job, whose, -1, &parsed));
+    td_analysis_destroy(t->parsed);
+    td_free(t->analysis);
+    t->analysis = NULL;
+    t->parsed = parsed;
+    t->whose = whose;
+    return NULL;
 }
 
 td_status *td_board_analysis_of(td_board *board, const td_board_request *request, const td_analysis **out_analysis)
@@ -18,7 +33,7 @@ td_status *td_board_analysis_of(td_board *board, const td_board_request *request
     td_board_trace *t = NULL;
     *out_analysis = NULL;
     TD_TRY(td_board_trace_of(board, request, &t));
-    TD_TRY(parse(t));
+    TD_TRY(parse(t, whose_of(request)));
     *out_analysis = t->parsed;
     return NULL;
 }
@@ -27,7 +42,6 @@ static td_status *analyse(td_board_trace *t)
 {
     json_t *json = NULL;
     td_string text = {0};
-    TD_TRY(parse(t));
     TD_TRY(td_report_json(t->parsed, &json));
     TD_TRY(td_board_put_json(&text, json));
     return td_string_finish(&text, &t->analysis);
@@ -37,6 +51,7 @@ TD_BOARD_HANDLER(get_profile)
 {
     td_board_trace *t = NULL;
     TD_TRY(td_board_trace_of(board, request, &t));
+    TD_TRY(parse(t, whose_of(request)));
     if (!t->analysis)
         TD_TRY(analyse(t));
     td_string_append(out, t->analysis);

@@ -57,14 +57,15 @@ struct td_board_trace {
     td_trace *trace;  /* what the timeline shows: that, or the only one */
     td_board_row *rows;
     int64_t n_rows;
-    td_analysis *parsed; /* what analyses find; NULL: not asked for yet */
-    char *analysis;      /* what tandem profile --json says of it; likewise */
+    td_whose whose;      /* of a job: whose steps were analysed last */
+    td_analysis *parsed; /* what analyses find of them; NULL: not asked for yet */
+    char *analysis;      /* what tandem profile --json says of them; likewise */
 };
 
 /* The trace of the request's run; an answer of 404 that says how to record one where there is none. */
 td_status *td_board_trace_of(td_board *board, const td_board_request *request, td_board_trace **out_trace) TD_MUST_USE;
 void td_board_trace_destroy(td_board_trace *trace);
-/* Its analyses, kept with it: get_trace.c. */
+/* Its analyses, of the request's "rank" or "worker", kept with it until another's are asked for: get_trace.c. */
 td_status *td_board_analysis_of(td_board *board, const td_board_request *request,
                                 const td_analysis **out_analysis) TD_MUST_USE;
 /* rows.c: the rows of a trace, with their levels, by rank, thread and depth: the same ones whatever `helpers`, the number of further

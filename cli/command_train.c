@@ -17,6 +17,7 @@
 
 static td_status *train(td_train_job *j)
 {
+    td_record_worker = j->distributed.job ? (uint32_t)(td_job_worker(j->distributed.job) + 1) : 0;
     TD_TRY(td_train_prepare(j));
     if (td_train_ended_before(j))
         return j->distributed.leads ? td_train_repeat_report(j) : NULL;

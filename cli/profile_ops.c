@@ -113,8 +113,9 @@ static void print_machine(const td_analysis *a, FILE *out)
     fprintf(out, "  machine: ");
     const td_rank_trace *place = a->ranks ? td_ranks_place(a->ranks, a->view->trace, a->view->plan->worker) : NULL;
     if (d->cores_used > 0 && place && td_ranks_on(a->ranks, place->host) > 1)
-        fprintf(out, "%.1f of %d cores work for this rank, %.1f for the %d ranks of its host together; ", d->cores_used,
-                d->cores, td_ranks_cores_used(a->ranks, place->host), td_ranks_on(a->ranks, place->host));
+        fprintf(out, "%.1f of %d cores work for this %s, %.1f for the %d ranks of its host together; ", d->cores_used,
+                d->cores, place->worker < 0 ? "rank" : "worker", td_ranks_cores_used(a->ranks, place->host),
+                td_ranks_on(a->ranks, place->host));
     else if (d->cores_used > 0)
         fprintf(out, "%.1f of %d cores work; ", d->cores_used, d->cores);
     for (int32_t i = 0; i < a->view->plan->n_devices; i++)

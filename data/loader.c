@@ -45,6 +45,7 @@ struct td_loader {
     slot *slots; /* [depth] */
     pthread_t *workers;
     int32_t n_started;
+    uint32_t record_worker; /* td_record_worker of who made it */
 };
 
 td_loader_options td_loader_defaults(void)
@@ -133,7 +134,7 @@ static int64_t claim(td_loader *loader)
         from = from ? from : td_record_begin();
         pthread_cond_wait(&loader->slot_freed, &loader->mutex);
     }
-    td_record_end(TD_RECORD_DATA_FULL, 0, 0, from, 0);
+    td_record_end(TD_RECORD_DATA_FULL, td_record_worker, 0, from, 0);
     if (loader->stop || loader->next_claim >= loader->end)
         return -1;
     slot *claimed = slot_of(loader, loader->next_claim);
@@ -148,6 +149,7 @@ static int64_t claim(td_loader *loader)
 static void *work(void *self)
 {
     td_loader *loader = self;
+    td_record_worker = loader->record_worker;
     td_record_name_thread("data worker");
     pthread_mutex_lock(&loader->mutex);
     for (int64_t number; (number = claim(loader)) >= 0;) {
@@ -155,7 +157,7 @@ static void *work(void *self)
         pthread_mutex_unlock(&loader->mutex);
         const uint64_t from = mine->wanted ? td_record_begin() : 0; /* what is left out is no batch that was made */
         fill_slot(loader, mine);
-        td_record_end(TD_RECORD_DATA_FETCH, 0, 0, from, (uint64_t)mine->batch.samples);
+        td_record_end(TD_RECORD_DATA_FETCH, td_record_worker, 0, from, (uint64_t)mine->batch.samples);
         pthread_mutex_lock(&loader->mutex);
         mine->state = SLOT_READY;
         pthread_cond_signal(&loader->slot_ready);
@@ -380,6 +382,7 @@ td_status *td_loader_create(const td_dataset *dataset, const td_loader_options *
     loader->dataset = dataset;
     loader->options = *options;
     loader->options.fields = NULL;
+    loader->record_worker = td_record_worker;
     td_status *status = set_up(loader, options);
     if (status) {
         td_loader_destroy(loader);

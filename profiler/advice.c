@@ -101,18 +101,13 @@ td_status *td_analysis_create(const td_trace *trace, int32_t window, td_analysis
     return create(trace, window, -1, out_analysis);
 }
 
-static bool has_trained(const td_rank_trace *rank)
-{
-    return rank && rank->trace && rank->trace->n_windows && rank->trace->n_plans;
-}
-
 /* The one that was opened where it trained, else the first that did: others have no step. */
 static const td_rank_trace *choose_rank(const td_job_traces *job)
 {
     const td_rank_trace *opened = td_rank_trace_of(job, job->opened);
-    for (int32_t r = -1; r < job->n; r++)
-        if (has_trained(r < 0 ? opened : &job->ranks[r]))
-            return r < 0 ? opened : &job->ranks[r];
+    for (int32_t r = opened && td_rank_trained(opened) ? job->n : 0; r < job->n; r++)
+        if (td_rank_trained(&job->ranks[r]))
+            return &job->ranks[r];
     return opened;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "profiler/workers.h"
 
 enum { MOST_THREADS = 1 << 16 };
 
@@ -67,7 +68,7 @@ static int64_t count_workers(const td_view *view, int64_t begin_ns, int64_t end_
     int64_t n = 0;
     for (int64_t i = 0; i < view->trace->n_events; i++) {
         const td_trace_event *e = &view->trace->events[i];
-        bool counts = e->kind == TD_RECORD_DATA_FETCH || e->kind == TD_RECORD_DATA_FULL;
+        bool counts = (e->kind == TD_RECORD_DATA_FETCH || e->kind == TD_RECORD_DATA_FULL) && td_view_owns(view, e);
         uint64_t bit = one << (e->thread % 64);
         if (!counts || e->begin_ns >= end_ns || e->end_ns <= begin_ns || seen[e->thread / 64] & bit)
             continue;
@@ -149,7 +150,8 @@ td_status *td_data_view_fill(const td_step_trace *trace, td_data_view *out_data)
     }
     TD_TRY(fill_levels(trace, out_data));
     if (used.n > 1 && used.last_ns > used.first_ns)
-        out_data->cores_used = (double)(used.last_used - used.first_used) / (double)(used.last_ns - used.first_ns);
+        out_data->cores_used = td_worker_share(view->trace, view->plan->worker, used.first_ns, used.last_ns) *
+                               (double)(used.last_used - used.first_used) / (double)(used.last_ns - used.first_ns);
     double event_ns = json_number_value(json_object_get(view->trace->info, "event_ns"));
     if (trace->wall_ns > 0)
         out_data->events_share = event_ns * (double)out_data->events / (double)trace->wall_ns;

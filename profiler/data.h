@@ -24,7 +24,7 @@ typedef struct td_data_view {
     int64_t queue_samples, queue_sum, queue_empty;
     int64_t queue_places;                /* batches that can stand ready */
     int64_t queue_least, queue_greatest; /* that did */
-    double cores_used;                   /* on average; 0: not sampled */
+    double cores_used;                   /* on average, of what its process uses this worker's share; 0: not sampled */
     int32_t cores;
     int64_t admit_ns, checkpoint_ns, callback_ns, flush_ns; /* of the run's own thread; admit: binding batches */
     int64_t events;                                         /* recorded within these steps */

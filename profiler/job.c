@@ -10,6 +10,7 @@
 #include "base/file_error.h"
 #include "base/memory.h"
 #include "base/string.h"
+#include "profiler/workers.h"
 
 enum { MOST_RANKS = 4096 };
 
@@ -118,29 +119,6 @@ bool td_job_name_parse(const char *name, int32_t *out_stem, int32_t *out_rank)
 
 /* ---- workers of one rank --------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_OF_RANK = 256 }; /* each looks at all of the rank's records: a file that has more is made to be slow */
-
-/* The workers whose plans trained in a trace, in ascending order. */
-static td_status *list_workers(const td_trace *trace, int32_t out_workers[MOST_OF_RANK], int32_t *out_n)
-{
-    int32_t n = 0;
-    for (int64_t p = 0; p < trace->n_plans; p++) {
-        const int32_t worker = trace->plans[p].training ? trace->plans[p].worker : -1;
-        int32_t at = n;
-        while (at > 0 && out_workers[at - 1] > worker)
-            at--;
-        if (worker < 0 || (at > 0 && out_workers[at - 1] == worker))
-            continue;
-        if (n == MOST_OF_RANK)
-            return TD_ERROR(TD_DATA_ERROR, "it runs more than %d workers", MOST_OF_RANK);
-        memmove(&out_workers[at + 1], &out_workers[at], (size_t)(n - at) * sizeof *out_workers);
-        out_workers[at] = worker;
-        n++;
-    }
-    *out_n = n;
-    return NULL;
-}
-
 /* "workers 0, 2 and server 1" becomes "worker 0 and server 1" and "worker 2". */
 static void name_worker(td_rank_trace *r, int32_t worker, bool first)
 {
@@ -157,9 +135,9 @@ static td_status *split_workers(td_job_traces *job, int64_t *capacity)
 {
     const int32_t ranks = job->n;
     for (int32_t i = 0; i < ranks; i++) {
-        int32_t workers[MOST_OF_RANK], n = 0;
+        int32_t workers[TD_MOST_WORKERS], n = 0;
         if (job->ranks[i].trace)
-            TD_TRY(td_status_prefix(list_workers(job->ranks[i].trace, workers, &n), "rank %d", job->ranks[i].rank));
+            TD_TRY(td_status_prefix(td_trace_workers(job->ranks[i].trace, workers, &n), "rank %d", job->ranks[i].rank));
         for (int32_t w = 1; w < n; w++) {
             TD_TRY(td_grow(&job->ranks, capacity, job->n, sizeof *job->ranks));
             td_rank_trace *further = &job->ranks[job->n++];
@@ -173,9 +151,13 @@ static td_status *split_workers(td_job_traces *job, int64_t *capacity)
     return NULL;
 }
 
+bool td_rank_trained(const td_rank_trace *rank)
+{
+    return rank->trace && rank->trace->n_windows && rank->trace->n_plans;
+}
+
 bool td_rank_owns(const td_rank_trace *rank, const td_trace_event *event)
 {
-    int32_t node, subgraph;
     if (rank->worker < 0)
         return true;
     switch (event->kind) {
@@ -183,10 +165,8 @@ bool td_rank_owns(const td_rank_trace *rank, const td_trace_event *event)
     case TD_RECORD_PULL:
     case TD_RECORD_PUSH:
     case TD_RECORD_ALL_REDUCE:
-    case TD_RECORD_STALENESS: {
-        const td_trace_plan *plan = td_trace_find(rank->trace, event->id, &node, &subgraph);
-        return plan && plan->worker == rank->worker;
-    }
+    case TD_RECORD_STALENESS:
+        return td_event_worker(rank->trace, event) == rank->worker;
     default:
         return !rank->shares; /* what the process does */
     }

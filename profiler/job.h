@@ -55,6 +55,8 @@ void td_job_traces_destroy(td_job_traces *job);
 const td_rank_trace *td_rank_trace_of(const td_job_traces *job, int32_t rank);
 /* Of a worker; NULL: there is none, or no trace says. */
 const td_rank_trace *td_rank_trace_of_worker(const td_job_traces *job, int32_t worker);
+/* Whether it ran steps of its own: a rank that only serves has none. */
+bool td_rank_trained(const td_rank_trace *rank);
 /* Whether an event is of a place's worker, not of another one of its rank. */
 bool td_rank_owns(const td_rank_trace *rank, const td_trace_event *event);
 /* A time of a rank's trace on the first one's clock, from where the first one's trace begins. */

@@ -8,12 +8,7 @@
 #include "profiler/job.h"
 #include "profiler/plan.h"
 #include "profiler/trace_sort.h"
-
-/* Whether an event's id is one of a plan's. */
-static bool has_plan_id(const td_trace_event *e)
-{
-    return e->id && e->kind != TD_RECORD_MEMORY && e->kind != TD_RECORD_QUEUE;
-}
+#include "profiler/workers.h"
 
 /* Behind all ids of a rank's plans. */
 static uint32_t end_of_ids(const td_trace *trace)
@@ -59,7 +54,7 @@ static void add_events(td_trace *out, const td_rank_trace *r, int64_t first_thre
         e->end_ns = td_rank_time(r, e->end_ns);
         e->end_ns = e->end_ns < e->begin_ns ? e->begin_ns : e->end_ns;
         e->thread = (uint16_t)(e->thread + first_thread);
-        e->id += has_plan_id(e) ? base : 0;
+        e->id += td_event_has_plan_id(e) ? base : 0;
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/string.h"
 #include "base/units.h"
+#include "profiler/workers.h"
 
 /* ---- one rank -------------------------------------------------------------------------------------------------------------------- */
 
@@ -84,11 +85,11 @@ static void add_event(const td_ranks *ranks, int32_t index, const td_trace_event
     }
 }
 
-/* Processor time between the first and the last sample of the window. */
+/* Processor time between the first and the last sample of the window, of a worker among others its share. */
 static double cores_used(const td_ranks *ranks, const td_rank_trace *rank)
 {
     const td_trace_event *first = NULL, *last = NULL;
-    for (int64_t i = 0; !rank->shares && i < rank->trace->n_events; i++) {
+    for (int64_t i = 0; i < rank->trace->n_events; i++) {
         const td_trace_event *e = &rank->trace->events[i];
         const int64_t at = (int64_t)e->step - ranks->first_step;
         if (e->kind != TD_RECORD_PROCESSOR || at < 0 || at >= ranks->n_steps)
@@ -98,7 +99,8 @@ static double cores_used(const td_ranks *ranks, const td_rank_trace *rank)
     }
     if (!first || last->begin_ns <= first->begin_ns || last->amount < first->amount)
         return 0;
-    return (double)(last->amount - first->amount) / ((double)last->begin_ns - (double)first->begin_ns);
+    return td_worker_share(rank->trace, rank->worker, first->begin_ns, last->begin_ns) *
+           (double)(last->amount - first->amount) / ((double)last->begin_ns - (double)first->begin_ns);
 }
 
 static td_status *add_rank(const td_ranks *ranks, int32_t index)

@@ -31,7 +31,7 @@ typedef struct td_rank_times {
     int64_t times_last;
     int64_t held_up_ns; /* what the others waited for it alone, summed */
     int64_t held_up_median_ns;
-    double cores_used; /* of its process, in the mean; 0: not sampled */
+    double cores_used; /* of its process (a worker among others: its share), in the mean; 0: not sampled */
 } td_rank_times;
 
 /* Ids of served tables, as the workers counted them. */

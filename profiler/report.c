@@ -93,6 +93,16 @@ static json_t *advice_json(const td_analysis *a)
     return json;
 }
 
+/* Of a job: its ranks, and the place among them whose steps the report is of. */
+static td_status *ranks_json(const td_analysis *a, json_t **out_json)
+{
+    const td_rank_trace *place = td_ranks_place(a->ranks, a->view->trace, a->view->plan->worker);
+    TD_TRY(td_ranks_json(a->ranks, out_json));
+    if (place)
+        json_object_set_new(*out_json, "shown", json_integer(place - a->ranks->job->ranks));
+    return NULL;
+}
+
 td_status *td_report_json(const td_analysis *analysis, json_t **out_json)
 {
     const td_step_trace *trace = analysis->steps;
@@ -106,7 +116,7 @@ td_status *td_report_json(const td_analysis *analysis, json_t **out_json)
     if (!*out_json)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a report");
     json_t *ranks = NULL;
-    td_status *status = analysis->ranks ? td_ranks_json(analysis->ranks, &ranks) : NULL;
+    td_status *status = analysis->ranks ? ranks_json(analysis, &ranks) : NULL;
     if (ranks)
         json_object_set_new(*out_json, "ranks", ranks);
     if (status) {

@@ -79,6 +79,7 @@ static json_t *rank_json(const td_ranks *ranks, int32_t index)
     json_decref(late);
     json_object_set_new(json, "staleness", staleness_json(t));
     json_object_set_new(json, "keys", keys_json(r->shares ? NULL : r->trace));
+    json_object_set_new(json, "trained", json_boolean(td_rank_trained(r)));
     if (r->worker >= 0)
         json_object_set_new(json, "worker", json_integer(r->worker));
     return json;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/string.h"
 #include "base/units.h"
+#include "profiler/workers.h"
 
 /* ---- looking --------------------------------------------------------------------------------------------------------------------- */
 
@@ -100,6 +101,11 @@ bool td_view_owns(const td_view *view, const td_trace_event *event)
     case TD_RECORD_MEMORY:
     case TD_RECORD_PROCESSOR:
         return true;
+    case TD_RECORD_DATA_FETCH:
+    case TD_RECORD_DATA_FULL: {
+        const int32_t worker = td_event_worker(view->trace, event);
+        return worker < 0 || view->plan->worker < 0 || worker == view->plan->worker;
+    }
     default:
         return !event->id || td_view_node(view, event) >= 0 || td_view_subgraph(view, event) >= 0;
     }

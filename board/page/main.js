@@ -10,8 +10,8 @@ const PAGES = [
 ];
 const OF_MANY = new Set(["runs", "scalars", "compare", "parameters"]);
 
-// What every page gets. Runs that are chosen are on the pages of many runs; the one in focus is on the others.
-export const board = { runs: [], directory: "", selected: new Set(), focus: null, page: "runs", chosen: false };
+// What every page gets. whose: the rank or worker of a job whose steps are shown; {}: the first one's. Runs that are chosen are on the pages of many runs; the one in focus is on the others.
+export const board = { runs: [], directory: "", selected: new Set(), focus: null, page: "runs", chosen: false, whose: {} };
 let leave = null, drawn = 0;
 
 export function runColour(id) { return colour(board.runs.findIndex((run) => run.id === id)); }
@@ -25,13 +25,16 @@ function readAddress() {
   board.page = known ? path : "runs";
   if (parameters.has("runs")) { board.selected = new Set(parameters.get("runs").split(",").filter(Boolean)); board.chosen = true; }
   if (parameters.has("run")) board.focus = parameters.get("run");
+  board.whose = Object.fromEntries([...parameters].filter(([key]) => key === "rank" || key === "worker"));
 }
 
 export function go(page, change = {}) {
   if (change.focus) board.focus = change.focus;
+  if (change.focus || change.whose) board.whose = change.whose ?? {};
   const parameters = new URLSearchParams();
   if (board.chosen) parameters.set("runs", [...board.selected].join(","));
   if (board.focus) parameters.set("run", board.focus);
+  for (const [key, value] of Object.entries(board.whose)) parameters.set(key, value);
   location.hash = `#/${page}${parameters.size ? `?${parameters}` : ""}`;
 }
 

@@ -2,16 +2,17 @@
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, ms, number, empty } from "/dom.js";
+import { profileOf, whoseBar } from "/whose.js";
 
 export async function show(place) {
   const run = await get("run", { run: focusRun().id }), plan = run.lineage?.plan;
-  const profile = await get("profile", { run: run.id }).catch(() => null);
+  const profile = await profileOf(run.id).catch(() => null);
   if (!plan && !profile) {
     clear(place, empty("Nothing to judge by", "Advice comes from the plan in run.json and from a recorded trace.", "tandem train CONFIG --profile"));
     return;
   }
   const items = [...fromProfile(profile), ...fromPlan(plan)];
-  clear(place, h("p", { class: "lead" }, "From the plan, and from the recorded steps where there are some."),
+  clear(place, h("p", { class: "lead" }, "From the plan, and from the recorded steps where there are some."), profile && whoseBar(profile),
     items.length ? items.map(([title, text, why]) => h("section", { class: "card advice" }, h("h2", {}, title), h("p", {}, text), why && h("div", { class: "legend" }, why)))
       : h("div", { class: "card" }, h("p", {}, "Nothing stands out: no placement contradicts its figures, and no lane waits for what a setting would change.")),
     !profile && h("div", { class: "card" }, h("p", { class: "lead" }, "Advice from measured times needs a trace: tandem train CONFIG --profile.")));

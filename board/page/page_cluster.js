@@ -2,9 +2,9 @@
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, table, empty, svg, bytes, ms, number, percent, colour, tip } from "/dom.js";
+import { placeName as nameOf } from "/whose.js";
 
 const WORK = [["pull_ms", "pull", "#2f6fed"], ["push_ms", "push", "#e0752d"], ["sum_ms", "sums", "#8a63d2"], ["answer_ms", "answers", "#2a9d6f"], ["apply_ms", "updates", "#c9a227"]];
-const nameOf = (rank) => `rank ${rank.rank}${rank.role ? `, ${rank.role}` : ""}`;
 
 export async function show(place) {
   const cluster = await get("cluster", { run: focusRun().id }).catch((error) => ({ error }));

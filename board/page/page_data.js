@@ -2,6 +2,7 @@
 import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, table, empty, ms, number } from "/dom.js";
+import { profileOf, whoseBar } from "/whose.js";
 
 export async function show(place) {
   const run = await get("run", { run: focusRun().id }), data = run.lineage?.data;
@@ -9,11 +10,11 @@ export async function show(place) {
     clear(place, empty("No data pipeline", "run.json of this run says nothing of its data; tandem train writes it."));
     return;
   }
-  const profile = await get("profile", { run: run.id }).catch(() => null);
+  const profile = await profileOf(run.id).catch(() => null);
   clear(place, h("p", { class: "lead" }, `From ${number(data.train_rows)} rows to ${number(data.steps_per_epoch)} batches an epoch.`),
     h("div", { class: "card" }, h("ol", { class: "pipeline", "aria-label": "Stages" }, [...data.stages, { name: "session", does: "pulls a batch when a step is admitted" }].map((stage, i) => [
       i > 0 && h("li", { class: "arrow", "aria-hidden": "true" }, "→"), h("li", {}, h("b", {}, stage.name), h("span", {}, stage.does))]))),
-    profile ? h("div", { class: "card" }, h("h2", {}, "Who waited for whom"),
+    profile ? h("div", { class: "card" }, h("h2", {}, "Who waited for whom"), whoseBar(profile),
       h("p", {}, profile.average.data_wait_ms > 0.02 * profile.average.interval_ms
         ? `Steps waited ${ms(profile.average.data_wait_ms)} of ${ms(profile.average.interval_ms)} for their batch: the data is a bottleneck. More workers (data.workers) or a cache (data.cache) help.`
         : `Steps waited ${ms(profile.average.data_wait_ms)} of ${ms(profile.average.interval_ms)} for their batch: the data keeps up.`), waiting(profile.data))

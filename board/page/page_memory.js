@@ -3,6 +3,7 @@ import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { chart } from "/chart.js";
 import { h, clear, table, empty, bytes, number, colour, deviceColour, percent } from "/dom.js";
+import { profileOf, whoseBar } from "/whose.js";
 
 export async function show(place) {
   const run = await get("run", { run: focusRun().id }), plan = run.lineage?.plan;
@@ -10,11 +11,11 @@ export async function show(place) {
     clear(place, empty("No plan", "run.json of this run holds no plan; tandem train writes it before the first step."));
     return null;
   }
-  const profile = await get("profile", { run: run.id }).catch(() => null), charts = [];
+  const profile = await profileOf(run.id).catch(() => null), charts = [];
   const seen = new Map((run.summary?.devices ?? []).map((device) => [device.name, device]));
   clear(place, h("p", { class: "lead" }, "Of each device: what the plan gives to parameters, optimizer state and to everything that one step makes, beside what was in use at most."),
     h("div", { class: "cards" }, plan.devices.map((device) => card(device, seen.get(device.name)))),
-    profile ? h("div", { class: "above" }, h("h2", {}, `Step ${profile.memory.step}: what is alive, over its time`), h("div", { class: "cards" }, profile.memory.devices.map((device) => overTime(device, charts))))
+    profile ? h("div", { class: "above" }, h("h2", {}, `Step ${profile.memory.step}: what is alive, over its time`), whoseBar(profile), h("div", { class: "cards" }, profile.memory.devices.map((device) => overTime(device, charts))))
       : h("p", { class: "lead" }, "Memory over the time of a step is known of a run that was recorded: tandem train CONFIG --profile."));
   for (const one of charts) await one.draw();
   return () => charts.forEach((one) => one.destroy());

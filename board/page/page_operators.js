@@ -1,12 +1,12 @@
 // Where time goes by op: types in a chart, ops in a table.
-import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, table, bars, empty, number, ms, planned, percent, bytes, colourOf, deviceColour } from "/dom.js";
+import { profileOf, whoseBar } from "/whose.js";
 
 const GROUPS = [["by_type", "type"], ["by_op", "op"], ["by_subgraph", "subgraph"], ["by_device", "device"]];
 
 export async function show(place) {
-  const run = focusRun(), profile = await get("profile", { run: run.id }).catch((error) => ({ error }));
+  const profile = await profileOf(focusRun().id).catch((error) => ({ error }));
   if (profile.error) {
     clear(place, empty("No trace in this run", "Times of ops are recorded on request, for ten steps by default. Record them with", "tandem train CONFIG --profile\nkill -USR1 PID                  # a training that runs"));
     return;
@@ -21,7 +21,7 @@ export async function show(place) {
     clear(list, h("div", { class: "card" }, opTable(ops.filter(matches), details)));
   };
   clear(place, h("p", { class: "lead" }, `${ops.length} ops over ${profile.steps.length} recorded steps: ${ms(total)} a step, all lanes together.`),
-    !profile.device_ops && h("div", { class: "note" }, "A device of this run tells no times of single ops; its subgraphs are in the step trace."),
+    whoseBar(profile), !profile.device_ops && h("div", { class: "note" }, "A device of this run tells no times of single ops; its subgraphs are in the step trace."),
     h("div", { class: "bar" }, h("input", { type: "search", placeholder: "op, type, device, subgraph", "aria-label": "Search ops", oninput: (event) => { state.search = event.target.value.trim().toLowerCase(); draw(); } }),
       h("label", {}, "chart by", h("select", { onchange: (event) => { state.by = event.target.value; draw(); } }, GROUPS.map(([value, name]) => h("option", { value }, name))))), chart, list, details);
   draw();

@@ -1,14 +1,14 @@
 // The step trace: where the time of each recorded step went, over all devices; curves over steps; any step in detail.
-import { get } from "/api.js";
 import { focusRun } from "/main.js";
 import { h, clear, table, empty, svg, bytes, ms, planned, percent, colour, tip } from "/dom.js";
 import { CAUSES, curvesCard } from "/steps_curves.js";
 import { figures, microSteps, overlaps, oneStep } from "/steps_detail.js";
+import { profileOf, whoseBar } from "/whose.js";
 
 const MOST_BARS = 240;
 
 export async function show(place) {
-  const run = focusRun().id, profile = await get("profile", { run }).catch((error) => ({ error }));
+  const profile = await profileOf(focusRun().id).catch((error) => ({ error }));
   if (profile.error) {
     clear(place, empty("No step trace", profile.error.message.split("\n")[0], "tandem train CONFIG --profile\ntandem train CONFIG --set profile.steps=10-20"));
     return;
@@ -21,7 +21,7 @@ export async function show(place) {
     clear(picture, h("h2", {}, "Critical path of each step"), stacks(profile.steps, state.step, pick),
       h("div", { class: "legend" }, CAUSES.map(([, name, fill]) => h("span", {}, h("i", { class: "swatch", style: { background: fill } }), name))));
     const detail = state.step === null ? { lanes: profile.lanes, parts: [figures(profile.average), microSteps(profile.average), overlaps(profile.overlaps)] }
-      : await oneStep(run, state.step).catch((error) => ({ lanes: profile.lanes, parts: [h("p", { class: "bad" }, error.message)] }));
+      : await oneStep(profile.of, state.step).catch((error) => ({ lanes: profile.lanes, parts: [h("p", { class: "bad" }, error.message)] }));
     if (turn !== state.turn) return;
     clear(chosen, chooser(numbers, state.step, pick), detail.parts);
     clear(lanePlace, lanes(detail.lanes, state.step === null ? "Lanes: work, and what idle time waited for" : `Lanes in step ${state.step}: work, and what idle time waited for`));
@@ -29,9 +29,9 @@ export async function show(place) {
   }
   const trace = profile.trace;
   clear(place, h("p", { class: "lead" }, `${profile.steps.length} steps, ${trace.records} records, clock error ${trace.clock_error_ns} ns. Every nanosecond of a step's interval has one cause; a press on a bar shows that step.`),
-    (trace.dropped > 0 || trace.cut) && h("div", { class: "note" }, trace.dropped > 0 ? `${trace.dropped} records were dropped for want of room: times are short of them.` : "The file was cut off: what is before the cut is shown."),
+    whoseBar(profile), (trace.dropped > 0 || trace.cut) && h("div", { class: "note" }, trace.dropped > 0 ? `${trace.dropped} records were dropped for want of room: times are short of them.` : "The file was cut off: what is before the cut is shown."),
     picture, curvePlace, chosen, lanePlace, subgraphs(profile));
-  const curves = curvesCard(run, curvePlace);
+  const curves = curvesCard(profile.of, curvePlace);
   await Promise.all([draw(), curves.ready]);
   return curves.end;
 }

@@ -25,8 +25,8 @@ function groups(curves) {
   return list;
 }
 
-// A chart of one group at a time; marks are pressed to leave a curve out. Returns what ends it.
-export function curvesCard(run, place) {
+// A chart of one group at a time; marks are pressed to leave a curve out. `of`: of which run, and of a job whose. Returns what ends it.
+export function curvesCard(of, place) {
   const state = { group: 0, hidden: new Set() };
   let all = null, plot = null;
   const marks = h("div", { class: "marks", role: "group", "aria-label": "Curves" });
@@ -50,7 +50,7 @@ export function curvesCard(run, place) {
       points: values.map((v, i) => [all.steps[i], v, v, v, v]).filter(([x]) => inside(x)) }));
   }
   async function begin() {
-    const curves = await get("curves", { run });
+    const curves = await get("curves", of);
     all = groups(curves);
     all.steps = curves.steps;
     if (!all.length) return clear(place, empty("No curve", "No step of this recording has a time.", "tandem train CONFIG --profile"));

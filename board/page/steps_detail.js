@@ -48,7 +48,7 @@ function pathPicture(answer) {
 }
 
 // Asks for the step's detail.
-export async function oneStep(run, step) {
-  const answer = await get("step", { run, step });
+export async function oneStep(of, step) {
+  const answer = await get("step", { ...of, step });
   return { lanes: answer.lanes, parts: [figures(answer.step), h("h3", {}, "When subgraphs and copies ran; those on the critical path are blue"), pathPicture(answer), microSteps(answer.step), overlaps(answer.overlaps)] };
 }

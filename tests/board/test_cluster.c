@@ -82,6 +82,52 @@ static void test_a_job_is_shown_with_its_ranks(void **state)
     td_board_close(board);
 }
 
+static json_t *ask_of(td_board *board, int status, const char *path, const char *whose, const char *number)
+{
+    td_board_parameter parameters[] = {{"run", "whose"}, {whose, number}, {"step", "7"}};
+    td_board_response response = td_board_answer(board, &(td_board_request){path, parameters, 3});
+    json_t *json = json_loadb(response.body, response.bytes, 0, NULL);
+    assert_int_equal(response.status, status);
+    td_board_response_deinit(&response);
+    return json;
+}
+
+static void test_steps_are_those_of_the_rank_that_is_asked_for(void **state)
+{
+    (void)state;
+    td_board *board = NULL;
+    double lasts[2];
+    OK(td_directory_create(in("whose/profile")));
+    for (int rank = 0; rank < 2; rank++) {
+        made m = made_defaults();
+        m.rank = rank;
+        m.ranks = 2;
+        m.callback = rank ? 2000000 : 1000;
+        made_file(in(rank ? "whose/profile/trace-0001.rank1.tdt" : "whose/profile/trace-0001.tdt"), &m);
+    }
+    OK(td_board_open(folder, &board));
+    for (int turn = 0; turn < 4; turn++) { /* one after the other, and back */
+        const int rank = turn % 2;
+        json_t *json = ask_of(board, 200, "/api/v1/profile", "rank", rank ? "1" : "0");
+        const json_t *ranks = json_object_get(json, "ranks");
+        assert_int_equal(json_integer_value(json_object_get(ranks, "shown")), rank);
+        assert_true(json_is_true(json_object_get(json_array_get(json_object_get(ranks, "ranks"), 1), "trained")));
+        lasts[rank] = json_number_value(json_object_get(json_object_get(json, "average"), "callback_ms"));
+        json_decref(json);
+        json = ask_of(board, 200, "/api/v1/step", "rank", rank ? "1" : "0");
+        assert_true(json_number_value(json_object_get(json_object_get(json, "step"), "callback_ms")) == lasts[rank]);
+        json_decref(json);
+        json = ask_of(board, 200, "/api/v1/curves", "rank", rank ? "1" : "0");
+        const json_t *callbacks = json_object_get(json_object_get(json, "step"), "callback_ms");
+        assert_true(json_number_value(json_array_get(callbacks, 1)) == lasts[rank]);
+        json_decref(json);
+    }
+    assert_true(lasts[0] == 0.001 && lasts[1] == 2);
+    json_decref(ask_of(board, 400, "/api/v1/profile", "rank", "9"));
+    json_decref(ask_of(board, 400, "/api/v1/step", "worker", "9"));
+    td_board_close(board);
+}
+
 static void test_what_lies_beside_a_trace_cannot_break_it(void **state)
 {
     (void)state;
@@ -161,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_job_is_shown_with_its_ranks),
+        cmocka_unit_test(test_steps_are_those_of_the_rank_that_is_asked_for),
         cmocka_unit_test(test_what_lies_beside_a_trace_cannot_break_it),
         cmocka_unit_test(test_curves_and_single_steps_are_answered),
         cmocka_unit_test(test_a_run_of_one_process_says_how_to_record_a_job),

@@ -85,6 +85,10 @@ def check_both_workers(folder):
     reports = [profile_of(folder, "job", "--worker", str(worker)) for worker in (0, 1)]
     if not all(len(one["steps"]) >= min(steps) - edges and one["average"]["all_reduce_ms"] > 0 for one in reports) or reports[0]["average"] == reports[1]["average"]:
         sys.exit(f"{NAME}: the workers of rank 0 are not analysed: {[one['average'] for one in reports]}")
+    made = [(one["data"]["workers"], one["data"]["batches"], one["machine"]["cores_used"]) for one in reports]
+    ahead = 16  # batches that stand ready, and steps at the edges
+    if not all(threads == 1 and abs(batches - n) <= ahead and cores > 0 for (threads, batches, cores), n in zip(made, steps)):
+        sys.exit(f"{NAME}: threads, batches and cores are not those of each worker of rank 0, of {steps} steps: {made}")
 
 
 def recorded_both():

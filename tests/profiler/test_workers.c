@@ -4,7 +4,21 @@
 
 #include "profiler/diff.h"
 
-/* One that took over another's work has both in its trace: each has its own plan, and threads of its own. The second is later to sums. */
+/* The second's records: ids of its own plan, which follows the first's. Whose a batch is stands in its record. */
+static void renumber(made_events *events, int worker)
+{
+    for (uint32_t t = 1; t <= WORKER; t++)
+        for (uint32_t i = 0; i < events->n[t]; i++) {
+            td_record *record = &events->records[t][i];
+            if (td_record_kind_of(record) == TD_RECORD_DATA_FETCH)
+                record->id = (uint32_t)worker + 1;
+            else if (record->id && worker == 2)
+                record->id += 2 * N_SUBGRAPHS;
+        }
+}
+
+/* One that took over another's work has both in its trace: each has its own plan, and threads of its own. The second is later to sums,
+ * and its batches take twice as long. */
 static void write_two_in_one(const char *path, int64_t late)
 {
     made m = worker(1, 3);
@@ -21,8 +35,10 @@ static void write_two_in_one(const char *path, int64_t late)
         m.late = w ? late : 0;
         m.sum = 50000 + (w ? 0 : late);
         m.callback = w ? 3000 : 1000;
+        m.fetch = w ? 800000 : 400000;
         for (int step = m.first - 1; step < m.first + m.steps; step++)
             at = made_step(events[w], &m, step, at);
+        renumber(events[w], 1 + w);
         end = at > end ? at : end;
     }
     (void)unlink(path);
@@ -34,12 +50,9 @@ static void write_two_in_one(const char *path, int64_t late)
     plan = made_plan_with(&m);
     OK(td_trace_write(writer, TRACE_PLAN, plan, strlen(plan)));
     free(plan);
-    for (uint32_t t = 1; t <= WORKER; t++) {
-        for (uint32_t i = 0; i < events[1]->n[t]; i++)
-            events[1]->records[t][i].id += events[1]->records[t][i].id ? 2 * N_SUBGRAPHS : 0;
+    for (uint32_t t = 1; t <= WORKER; t++)
         if (events[1]->n[t])
             OK(td_trace_write_records(writer, WORKER + t, "of the second", events[1]->records[t], events[1]->n[t], 0));
-    }
     OK(td_trace_writer_close(writer, 0));
     free(events[0]);
     free(events[1]);
@@ -67,6 +80,11 @@ static void test_each_worker_of_a_rank_is_analysed(void **state)
     assert_int_equal(td_ranks_slowest(o.a->ranks), 2);
     assert_int_equal(td_ranks_on(o.a->ranks, "here"), 2);
     assert_non_null(strstr(find(&o, "slow_rank")->text, "rank 1 (worker 2 on here)"));
+    /* the process has two cores; the first waits for sums, and makes its batches sooner */
+    const double first = 5.7 - 2.05 + 0.4, second = 5.7 - 0.05 + 0.8;
+    near(o.a->ranks->times[1].cores_used, 2 * first / (first + second));
+    near(o.a->ranks->times[2].cores_used, 2 * second / (first + second));
+    near(td_ranks_cores_used(o.a->ranks, "here"), 2 + 2);
     int64_t intervals[2] = {0};
     for (int w = 1; w < 3; w++) {
         td_analysis *a = NULL;
@@ -77,6 +95,10 @@ static void test_each_worker_of_a_rank_is_analysed(void **state)
         assert_int_equal(a->steps->average.all_reduce_ns, w == 2 ? 50000 : 50000 + 2 * MS);
         assert_int_equal(a->steps->average.data_wait_ns, made_defaults().data_wait);
         assert_int_equal(a->view->n_lanes, 4);
+        assert_int_equal(a->data.workers, 1); /* its own batches, not both */
+        assert_int_equal(a->data.fetches, 6);
+        assert_int_equal(a->data.fetch_ns, 6 * (w == 2 ? 800000 : 400000));
+        near(a->data.cores_used, o.a->ranks->times[w].cores_used);
         intervals[w - 1] = a->steps->average.interval_ns;
         td_analysis_destroy(a);
     }

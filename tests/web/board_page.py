@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,17 @@ def train(tandem, folder, name, more=()):
         words += ["--set", setting]
     subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     subprocess.run([tandem, "landscape", folder / name, "--size", "8", "--samples", "64"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def train_job(tandem, folder):
+    """Two workers and two servers; False where there is no mpirun."""
+    folder.mkdir()
+    if not shutil.which("mpirun"):
+        return False
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.getuid() == 0 else {}
+    subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4", tandem, "train", "samples/wide_deep/ps.yaml", "--profile", "--run", folder / "job", "--set", "train.steps=60",
+                    "--set", "profile.steps=20-49"], check=True, cwd=ROOT, env={**os.environ, **root}, stdout=subprocess.DEVNULL)
+    return True
 
 
 def add_hostile(folder):
@@ -188,6 +200,35 @@ def check_steps(page, served, run):
     need(as_ms(profile["average"]["interval_ms"]) in page.value("document.querySelector('#page .figure').textContent"), "the average interval")
 
 
+def check_job(browser, served, axe):
+    """Every page of a job of four ranks: who they are, and the steps of the worker that is chosen, on every page of their times."""
+    page, job = browser.page(1280, 900), served.get("run", run="job")["id"]
+    page.home, page.expected = served.address, REFUSALS
+    for name in PAGES:
+        open_page(page, served, name, f"?run={job}")
+        if axe and name in ("steps", "cluster"):
+            check_access(page, f"{name} of a job", axe)
+    cluster, of = served.get("cluster", run="job"), [served.get("profile", run="job", rank=rank) for rank in (0, 1)]
+    open_page(page, served, "cluster", f"?run={job}")
+    text = text_of(page)
+    need(all(f"rank {rank['rank']}, {rank['role']}" in text for rank in cluster["ranks"]) and len(cluster["ranks"]) == 4, f"four ranks: {text[:300]}")
+    need(as_ms(cluster["ranks"][1]["pull_ms"]) in text, "what a worker's pulls take")
+    open_page(page, served, "steps", f"?run={job}")
+    choice = "[...document.querySelectorAll('#page label')].find((l) => l.textContent.startsWith('steps of')).querySelector('select')"
+    need(page.value(f"[...{choice}.options].map((o) => o.textContent)") == ["rank 0, worker 0", "rank 1, worker 1"], "those that trained can be chosen")
+    interval = "[...document.querySelectorAll('#page .figure')].find((f) => f.textContent.endsWith('interval')).textContent"
+    need(page.value(interval) == as_ms(of[0]["average"]["interval_ms"]) + "interval", "the first worker's steps")
+    page.value(f"(() => {{ const s = {choice}; s.value = '1'; s.dispatchEvent(new Event('change')); }})()")
+    page.wait("location.hash.includes('rank=1') && document.getElementById('page').getAttribute('aria-busy') === 'false'", "rank 1 is chosen")
+    page.wait(f"{interval} === {json.dumps(as_ms(of[1]['average']['interval_ms']) + 'interval')}", "its average step")
+    page.value(checks.press("next"))
+    step = served.get("step", run="job", rank=1, step=of[1]["steps"][0]["step"])
+    page.wait(f"{interval} === {json.dumps(as_ms(step['step']['interval_ms']) + 'interval')}", "one of its steps")
+    page.value("[...document.querySelectorAll('nav a')].find((a) => a.textContent === 'Operators').click()")
+    page.wait(f"document.querySelector('h1').textContent === 'Operators' && {choice}.value === '1' && document.getElementById('page').textContent.includes({json.dumps(as_ms(sum(op['self_ms'] for op in of[1]['operators']['by_op'])))})", "its ops, on the next page")
+    return page.wrong
+
+
 def check_live(page, served, folder):
     open_page(page, served, "runs")
     page.wait("document.getElementById('live').textContent === 'live'")
@@ -278,16 +319,15 @@ def make_smaller(folder):
     subprocess.run([packages.folder() / "bin" / "python", "-c", code, folder], check=True)
 
 
-def take_pictures(browser, served, one, folder):
+def take_pictures(browser, served, run, pages, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for dark in (False, True):
         for width, height in ((1280, 800), (768, 900), (390, 844)):
             page = browser.page(width, height, dark)
-            for name in [p for p in PAGES if p != "cluster"]:  # which is of a job
-                open_page(page, served, name, f"?run={one}")
+            for name in pages:
+                open_page(page, served, name, f"?run={served.get('run', run=run)['id']}")
                 page.picture(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png")
             page.close()
-    make_smaller(folder)
 
 
 def axe_core():
@@ -307,21 +347,27 @@ def main():
     tandem, pictures = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else None
     axe = axe_core()
     with tempfile.TemporaryDirectory(prefix="tandem-board-") as folder:
-        folder = pathlib.Path(folder)
+        job, folder = pathlib.Path(folder) / "job", pathlib.Path(folder) / "alone"
+        several = train_job(tandem, job)
+        folder.mkdir()
         if pictures:
             train_for_pictures(tandem, folder)
         else:
             train(tandem, folder, "one")
             train(tandem, folder, "two", ["train.seed=2", "optimizer[0].lr=0.02", "train.accumulate=2"])
             add_hostile(folder)
-        with Served(tandem, folder) as served, chromium.Browser() as browser:
+        with Served(tandem, folder) as served, Served(tandem, job) as of_job, chromium.Browser() as browser:
             if not browser.starts():
                 packages.skip("Chromium does not start here")
             if pictures:
-                take_pictures(browser, served, served.get("run", run="lenet-3")["id"], pictures)
+                take_pictures(browser, served, "lenet-3", [p for p in PAGES if p != "cluster"], pictures)
+                take_pictures(browser, of_job, "job", ["cluster"] if several else [], pictures)
+                make_smaller(pictures)
             else:
                 drive(browser, served, folder, tandem, axe)
-    print("every page of the board works" + ("" if axe else "; axe-core is not here: not asked"))
+                wrong = check_job(browser, of_job, axe) if several else []
+                need(not wrong, "\n".join(wrong))
+    print("every page of the board works" + ("" if axe else "; axe-core is not here: not asked") + ("" if several else "; mpirun is not here: no job was shown"))
     return 0
 
 
