@@ -191,7 +191,7 @@ static void advise_cores(const td_analysis *a, td_advice_list *list)
                    TD_ADVICE_TIME(host), working, a->data.cores);
 }
 
-/* What the run's own thread did, the longest first, and what would help. */
+/* What the run's own thread did, and what would help against the longest of it. What no event covers is unrecorded: nobody knows why. */
 static void advise_host(const td_analysis *a, double host, td_advice_list *list)
 {
     const td_data_view *d = &a->data;
@@ -207,7 +207,7 @@ static void advise_host(const td_analysis *a, double host, td_advice_list *list)
         {d->flush_ns, "emptying the profiler's rings", "record fewer steps"},
     };
     enum { PARTS = sizeof parts / sizeof *parts };
-    char text[256] = "";
+    char text[320] = "";
     double told = 0;
     int most = 0;
     for (int i = 0; i < PARTS; i++) {
@@ -218,11 +218,15 @@ static void advise_host(const td_analysis *a, double host, td_advice_list *list)
             (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s %s", *text ? "," : "", parts[i].name,
                            TD_ADVICE_TIME(ns));
     }
-    td_advice_give(list, TD_ADVICE_host_work, td_advice_share(a, host), host,
+    const bool known = told > 0.5 * host;
+    if (host - told > 0.05 * host)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s unrecorded %s", *text ? "," : "",
+                       TD_ADVICE_TIME(host - told));
+    td_advice_give(list, TD_ADVICE_host_work, td_advice_share(a, host), known ? host : told,
                    "the run's own thread holds a step up for %s (%.0f %%):%s; %s", TD_ADVICE_TIME(host),
-                   100 * td_advice_share(a, host), *text ? text : " none of it is recorded work",
-                   told > 0.5 * host ? parts[most].help
-                                     : "for most of it that thread had no core: other threads or ranks share it");
+                   100 * td_advice_share(a, host), text,
+                   known ? parts[most].help
+                         : "the recording does not say what that thread did, or waited for, in most of it");
 }
 
 static void advise_waits(const td_analysis *a, td_advice_list *list)

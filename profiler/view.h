@@ -103,7 +103,12 @@ bool td_view_owns(const td_view *view, const td_trace_event *event);
 int64_t td_view_begin_ns(const td_view *view);
 int64_t td_view_end_ns(const td_view *view);
 
-/* ---- view_order.c: part of making a view ---- */
+/* ---- parts of making a view ---- */
+/* The place of a step, whether or not it was recorded; NULL: outside. */
+td_view_step *td_view_slot(const td_view *view, int64_t step);
+/* view_fill.c: of a view that has its trace and window, all the rest. `worker`: as td_view_create_of. */
+td_status *td_view_fill(td_view *view, int32_t worker) TD_MUST_USE;
+/* view_order.c: what waits for what of the step before. */
 td_status *td_view_fill_order(td_view *view) TD_MUST_USE;
 
 #endif

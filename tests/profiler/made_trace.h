@@ -84,7 +84,8 @@ typedef struct made {
     int32_t queue, queue_most; /* batches that stand ready */
     double cpu_share;          /* of 4 cores */
     int first, steps;
-    int slow_step; /* this one has `slow_by` more of its callback */
+    int64_t unrecorded; /* after each step's callback, nothing that any record has */
+    int slow_step;      /* this one has `slow_by` more of its callback */
     int64_t slow_by;
     uint64_t dropped;
     double event_ns;
@@ -191,7 +192,7 @@ static inline int64_t made_step(made_events *e, const made *m, int step, int64_t
     made_add(e, MAIN_THREAD, TD_RECORD_MEMORY, 1, step, end, end, 500000);
     made_add(e, MAIN_THREAD, TD_RECORD_PROCESSOR, 0, step, end, end, (uint64_t)(4 * m->cpu_share * (double)(end)));
     made_add(e, MAIN_THREAD, TD_RECORD_CALLBACK, 0, step, end, end + callback, 0);
-    return end + callback;
+    return end + callback + m->unrecorded;
 }
 
 static inline char *made_plan_with(const made *m)
