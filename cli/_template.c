@@ -18,6 +18,7 @@ const td_command td_command_NAME = {
     .usage = "CONFIG [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
+    .first = "the configuration",
     .options = options,
     .run = run,
 };

@@ -61,8 +61,7 @@ static td_status *wrong_count(const td_arguments *arguments)
         return td_status_help(
             TD_ERROR(TD_INVALID_ARGUMENT, "%s: unexpected \"%s\"", command->name, arguments->words[command->most]),
             "usage: tandem %s %s", command->name, command->usage);
-    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s is missing", command->name,
-                                   strncmp(command->usage, "CONFIG", 6) ? "what to show" : "the configuration"),
+    return td_status_help(TD_ERROR(TD_INVALID_ARGUMENT, "%s: %s is missing", command->name, command->first),
                           "usage: tandem %s %s", command->name, command->usage);
 }
 

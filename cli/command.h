@@ -32,6 +32,7 @@ typedef struct td_command {
     const char *name, *summary;
     const char *usage;                /* what follows the name: "CONFIG [--json]" */
     int32_t least, most;              /* how many arguments that are not options */
+    const char *first;                /* what the first of them is, "the configuration"; NULL where none is needed */
     const td_command_option *options; /* --help is always known */
     const td_option_pair *goes_with;  /* an option that means nothing without the other; may be NULL */
     const td_option_pair *excludes;   /* those of which only one can be done; may be NULL */

@@ -69,6 +69,7 @@ const td_command td_command_board = {
     .usage = "DIR [--port N] [--host ADDR --token TEXT]",
     .least = 1,
     .most = 1,
+    .first = "the folder of runs",
     .options = options,
     .run = run,
 };

@@ -130,6 +130,7 @@ const td_command td_command_eval = {
     .usage = "CONFIG --checkpoint DIR [--part train | --generate TEXT] [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
+    .first = "the configuration",
     .options = options,
     .goes_with = goes_with,
     .excludes = excludes,

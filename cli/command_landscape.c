@@ -265,6 +265,7 @@ const td_command td_command_landscape = {
     .usage = "RUN [--size N] [--samples N] [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
+    .first = "the run",
     .options = options,
     .notes = notes,
     .run = run,

@@ -165,6 +165,7 @@ const td_command td_command_plan = {
     .usage = "CONFIG [--explain OP] [--dump PASS] [--dot FILE] [--tdg FILE] [--set KEY=VALUE]... [--json]",
     .least = 1,
     .most = 1,
+    .first = "the configuration",
     .options = options,
     .excludes = excludes,
     .run = run,

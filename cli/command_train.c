@@ -213,6 +213,7 @@ const td_command td_command_train = {
     .usage = "CONFIG [--set KEY=VALUE]... [--run DIR] [--resume] [--watch NODE] [--profile] [--json]",
     .least = 1,
     .most = 1,
+    .first = "the configuration",
     .options = options,
     .run = run,
 };

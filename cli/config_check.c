@@ -18,20 +18,21 @@ static bool is_long_integer(const char *text, td_config_type type)
     return whole && *digits && !digits[strspn(digits, "0123456789")];
 }
 
-/* What has a unit, and is too large: in the words of whoever reads it. */
-static bool is_large(const td_config_node *node, const td_config_key *key, td_status **out_status)
+/* What has a unit is read by base/units.h: what it says of a text that is none, or too large. NULL: nothing, or without a unit. */
+static td_status *unit_error(const char *text, td_config_type type)
 {
     int64_t bytes;
     double number;
-    td_status *status = key->type == TD_CONFIG_SIZE      ? td_parse_bytes(node->text, &bytes)
-                        : key->type == TD_CONFIG_RATE    ? td_parse_rate(node->text, &number)
-                        : key->type == TD_CONFIG_SECONDS ? td_parse_seconds(node->text, &number)
-                                                         : NULL;
-    const bool large = status && strstr(td_status_message(status), "too large");
-    if (large)
-        *out_status = TD_NODE_ERROR(node, "%s: %s", key->name, td_status_message(status));
-    td_status_destroy(status);
-    return large;
+    switch (type) {
+    case TD_CONFIG_SIZE:
+        return td_parse_bytes(text, &bytes);
+    case TD_CONFIG_RATE:
+        return td_parse_rate(text, &number);
+    case TD_CONFIG_SECONDS:
+        return td_parse_seconds(text, &number);
+    default:
+        return NULL;
+    }
 }
 
 static td_status *wrong_enum(const td_config_node *node, const td_config_key *key)
@@ -46,15 +47,16 @@ static td_status *wrong_enum(const td_config_node *node, const td_config_key *ke
 
 static td_status *wrong_type(const td_config_node *node, const td_config_key *key)
 {
-    td_status *status;
+    td_status *status, *told;
     if (key->type == TD_CONFIG_ENUM)
         return wrong_enum(node, key);
     if (node->kind != TD_NODE_SCALAR)
         status = TD_NODE_ERROR(node, "%s must be %s, not a %s", key->name, td_config_type_name(key->type),
                                node->kind == TD_NODE_LIST ? "list" : "map");
-    else if (is_large(node, key, &status))
-        return status;
-    else if (is_long_integer(node->text, key->type))
+    else if ((told = unit_error(node->text, key->type))) {
+        status = TD_NODE_ERROR(node, "%s: %s", key->name, td_status_message(told));
+        td_status_destroy(told);
+    } else if (is_long_integer(node->text, key->type))
         status = TD_NODE_ERROR(node, "%s: %s is more than 64 bits hold", key->name, node->text);
     else
         status = TD_NODE_ERROR(node, "%s: \"%s\" is not %s", key->name, node->text, td_config_type_name(key->type));

@@ -122,7 +122,7 @@ static void test_set_errors_name_the_flag(void **state)
                    "--set train.epocs: unknown key; did you mean \"train.epochs\"? (tandem config --explain train)");
     expect_refusal(whole, "train.epochs=[1]", "--set train.epochs must be an integer, not a list");
     expect_refusal(whole, "devices[1].memory=x",
-                   "--set devices[1].memory: \"x\" is not a size in bytes (256MiB, 1.5GB)");
+                   "--set devices[1].memory: \"x\" is not a size; write it like 256MiB, 1.5GiB or 4096");
     expect_refusal(whole, "train={epochs: x}", "--set train: train.epochs: \"x\" is not an integer");
     expect_refusal(whole, "devices[7].memory=1",
                    "--set devices[7].memory: the list has no item \"7\" (it has 2, counted from 0: cpu, accel)");
@@ -181,7 +181,7 @@ static void test_wrong_values_name_the_rule(void **state)
     expect_refusal("tables: {hash: [{admit_probability: 0}]}\n", NULL,
                    "x.yaml:1:18: tables.hash[].admit_probability: 0 is below the least allowed, 1e-09");
     expect_refusal("devices: [{name: a, memory: 12 parsecs}]\n", NULL,
-                   "x.yaml:1:21: devices[].memory: \"12 parsecs\" is not a size in bytes (256MiB, 1.5GB)");
+                   "x.yaml:1:21: devices[].memory: \"12 parsecs\" is not a size; write it like 256MiB, 1.5GiB or 4096");
     expect_refusal("model: {name: dlrm, bottom: [4, x]}\n", NULL,
                    "x.yaml:1:33: model.bottom: \"x\" is not a list of integers");
     expect_refusal("placement: {rules: [{match: a}]}\n", NULL,

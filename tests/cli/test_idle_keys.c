@@ -49,6 +49,19 @@ static void test_keys_without_effect_are_said(void **state)
     expect_warnings("train: {table_rounding: stochastic}\n", NULL,
                     "train.table_rounding has no effect: nothing that is updated is kept in 16 bit (train.table_dtype, "
                     "offload.master)\n");
+    expect_warnings("summary: {every: 7}\n", NULL,
+                    "summary.every (x.yaml:1) has no effect: summary.parameters, summary.gradients, "
+                    "summary.activations and summary.tensors are not given, summary.images and summary.texts are 0\n");
+    expect_warnings("summary: {every: 0, parameters: [\"*\"], texts: 3}\n", NULL,
+                    "summary.parameters (x.yaml:1) has no effect: summary.every is 0\n"
+                    "summary.texts (x.yaml:1) has no effect: summary.every is 0\n");
+    expect_warnings("landscape: {landscape_size: 9, num_samples: 4}\n", NULL,
+                    "landscape.landscape_size (x.yaml:1) has no effect: landscape.intervals is not given, "
+                    "landscape.create_landscape.result is off\n"
+                    "landscape.num_samples (x.yaml:1) has no effect: landscape.intervals is not given, "
+                    "landscape.create_landscape.result is off\n");
+    expect_warnings("landscape: {intervals: [[1]], create_landscape: {train: off}}\n", NULL,
+                    "landscape.intervals (x.yaml:1) has no effect: landscape.create_landscape.train is off\n");
     expect_warnings("train: {most_skipped: 3}\n", NULL,
                     "train.most_skipped has no effect: no step is skipped without train.on_nan: skip or fp16\n");
 }
@@ -59,6 +72,10 @@ static void test_keys_that_count_or_say_what_holds_anyway_are_not(void **state)
     expect_warnings("offload: {optimizer: {ratio: 0.5}}\n", NULL, "");
     expect_warnings("offload: {optimizer: cpu, delayed: off, speculate: yes}\n", NULL, "");
     expect_warnings("checkpoint: {keep: 2, every: 10}\n", NULL, "");
+    expect_warnings("summary: {every: 7, texts: 2}\n", NULL, "");
+    expect_warnings("summary: {every: 7, gradients: [\"*\"]}\n", NULL, "");
+    expect_warnings("landscape: {landscape_size: 9, intervals: [[1]]}\n", NULL, "");
+    expect_warnings("landscape: {num_samples: 4, create_landscape: {result: on}}\n", NULL, "");
     expect_warnings("data: {format: csv, train: a, label: b, crosses: [[c, d]], cross_buckets: 7}\n", NULL, "");
     expect_warnings("train: {most_skipped: 3, on_nan: skip, table_dtype: bf16, table_rounding: stochastic}\n", NULL,
                     "");

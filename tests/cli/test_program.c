@@ -55,6 +55,23 @@ static void test_every_command_has_help(void **state)
     }
 }
 
+static void test_a_command_says_what_it_misses(void **state)
+{
+    (void)state;
+    RUN("board");
+    assert_string_equal(last.errors, "tandem: board: the folder of runs is missing\n"
+                                     "  usage: tandem board DIR [--port N] [--host ADDR --token TEXT]\n");
+    for (int32_t i = 0; i < td_command_count(); i++) {
+        const td_command *command = td_command_at(i);
+        assert_int_equal(command->first != NULL, command->least > 0);
+        if (!command->first)
+            continue;
+        RUN((char *)command->name);
+        assert_int_equal(last.code, 2);
+        assert_non_null(strstr(last.errors, command->first));
+    }
+}
+
 static void test_usage_errors_exit_with_2_and_one_line(void **state)
 {
     (void)state;
@@ -241,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help_lists_every_command),
         cmocka_unit_test(test_every_command_has_help),
+        cmocka_unit_test(test_a_command_says_what_it_misses),
         cmocka_unit_test(test_usage_errors_exit_with_2_and_one_line),
         cmocka_unit_test(test_words_for_a_shell_are_quoted_where_they_must_be),
         cmocka_unit_test(test_explain_answers_from_the_table),
