@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "cli/served_time.h"
 #include "tandem/job.h"
 
 static double all_rows(const td_plan_served_summary *table)
@@ -54,6 +55,8 @@ static void print_owners(td_section root, const td_plan *plan, double bytes, dou
             TD_COUNTED(servers, "server"), said, td_format_bytes(all, bytes / (double)servers),
             td_format_traffic(pull, pulled), td_format_traffic(push, pushed));
     print_staging(root, plan, servers, out);
+    const td_cluster_figures figures = td_cluster_figures_of(root);
+    td_served_time_print(plan, &figures, out);
 }
 
 void td_served_print(td_section root, const td_plan *plan, FILE *out)
