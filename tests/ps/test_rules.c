@@ -1,4 +1,4 @@
-/* Rules of admission and eviction, each alone and together: see rules.h. tests/ps/test_rules_slow.c has millions of operations. */
+/* Rules of admission and eviction, each alone and together: see rules.h. tests/ps/test_rules_millions.c has millions of operations. */
 #include "tests/ps/rules.h"
 
 enum { OPERATIONS = 1500 };
