@@ -50,13 +50,14 @@ if("avx512" IN_LIST TANDEM_ISAS)
   list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_avx512_bf16>)
 endif()
 
-# And in tiles, kernels/amx.h: *_amx.c. AMX needs no flag: its instructions stand in the source as such.
-file(GLOB TANDEM_AMX_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*_amx.c)
+# And in tiles, kernels/amx.h: *_amx.c, and *_pairs.c once more. AMX needs no flag: its instructions stand in the source as such.
+file(GLOB TANDEM_AMX_KERNELS CONFIGURE_DEPENDS backends/cpu/kernels/*_amx.c backends/cpu/kernels/*_pairs.c)
 if("avx512" IN_LIST TANDEM_ISAS)
   add_library(tandem_kernels_amx_bf16 OBJECT ${TANDEM_AMX_KERNELS})
   target_link_libraries(tandem_kernels_amx_bf16 PRIVATE tandem_libraries)
   target_compile_options(tandem_kernels_amx_bf16 PRIVATE ${TANDEM_KERNEL_LEVEL} -fno-trapping-math ${TANDEM_ISA_FLAGS_avx512}
                                                          -mavx512bf16)
-  target_compile_definitions(tandem_kernels_amx_bf16 PRIVATE TD_ISA=amx_bf16 TD_ISA_avx512=1 TD_ISA_amx_bf16=1)
+  target_compile_definitions(tandem_kernels_amx_bf16 PRIVATE TD_ISA=amx_bf16 TD_ISA_avx512=1 TD_ISA_amx_bf16=1 TD_PAIRS=1
+                                                             TD_AMX=1)
   list(APPEND TANDEM_KERNEL_OBJECTS $<TARGET_OBJECTS:tandem_kernels_amx_bf16>)
 endif()

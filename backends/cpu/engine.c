@@ -67,7 +67,7 @@ static const td_cpu_kernel *find_kernel(const td_cpu_engine *engine, const td_ke
 {
     int32_t n_kernels = 0;
     if (td_gemm_uses_bf16(engine)) {
-        const td_cpu_kernel *const *pairs = td_cpu_pair_kernels(&n_kernels);
+        const td_cpu_kernel *const *pairs = td_cpu_pair_kernels(engine->isa, &n_kernels);
         const td_cpu_kernel *kernel = find_among(pairs, n_kernels, call);
         if (kernel)
             return kernel;

@@ -45,7 +45,8 @@ bool td_cpu_engine_is_own(const td_cpu_prepared *prepared);
 
 /* The kernels of kernels.def for an available instruction set; *out_count of them. */
 const td_cpu_kernel *const *td_cpu_kernels(td_isa isa, int32_t *out_count);
-/* Besides these, and before them, on TD_ISA_AVX512_BF16: kernels of bf16 whose products are in pairs. */
-const td_cpu_kernel *const *td_cpu_pair_kernels(int32_t *out_count);
+/* Besides these, and before them, on TD_ISA_AVX512_BF16 and TD_ISA_AMX_BF16: kernels of bf16 whose products are in pairs, or in
+ * tiles. */
+const td_cpu_kernel *const *td_cpu_pair_kernels(td_isa isa, int32_t *out_count);
 
 #endif

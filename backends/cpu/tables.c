@@ -66,23 +66,30 @@ const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa)
 #undef TD_CPU_PAIR_KERNEL
 #if TD_ISA_HAS_X86
 #define TD_CPU_KERNEL(symbol)
-#define TD_CPU_PAIR_KERNEL(symbol) extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx512_bf16;
+#define TD_CPU_PAIR_KERNEL(symbol)                                                                                     \
+    extern const td_cpu_kernel td_cpu_kernel_##symbol##_avx512_bf16, td_cpu_kernel_##symbol##_amx_bf16;
 #include "backends/cpu/kernels.def"
 #undef TD_CPU_PAIR_KERNEL
 static const td_cpu_kernel *const pair_kernels[] = {
 #define TD_CPU_PAIR_KERNEL(symbol) &td_cpu_kernel_##symbol##_avx512_bf16,
 #include "backends/cpu/kernels.def"
 #undef TD_CPU_PAIR_KERNEL
+};
+static const td_cpu_kernel *const amx_kernels[] = {
+#define TD_CPU_PAIR_KERNEL(symbol) &td_cpu_kernel_##symbol##_amx_bf16,
+#include "backends/cpu/kernels.def"
+#undef TD_CPU_PAIR_KERNEL
 #undef TD_CPU_KERNEL
 };
 #endif
 
-const td_cpu_kernel *const *td_cpu_pair_kernels(int32_t *out_count)
+const td_cpu_kernel *const *td_cpu_pair_kernels(td_isa isa, int32_t *out_count)
 {
 #if TD_ISA_HAS_X86
     *out_count = (int32_t)(sizeof pair_kernels / sizeof pair_kernels[0]);
-    return pair_kernels;
+    return isa == TD_ISA_AMX_BF16 ? amx_kernels : pair_kernels;
 #else
+    (void)isa;
     *out_count = 0;
     return NULL;
 #endif

@@ -1,5 +1,5 @@
-/* Attention of bf16 in pairs: beside the reference, and its bits over threads and vectors, with the instruction in C; with the
- * processor's own where it has it. */
+/* Attention of bf16 in pairs and in tiles: beside the reference, and its bits over threads and vectors, with the instructions in C;
+ * with the processor's own where it has them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,8 @@
 
 #define VARIANT(isa)                                                                                                   \
     extern const td_cpu_kernel td_cpu_kernel_causal_attention_pairs_pairs_##isa,                                       \
-        td_cpu_kernel_causal_attention_gradient_pairs_pairs_##isa
+        td_cpu_kernel_causal_attention_gradient_pairs_pairs_##isa, td_cpu_kernel_causal_attention_pairs_in_c_##isa,    \
+        td_cpu_kernel_causal_attention_gradient_pairs_in_c_##isa
 VARIANT(baseline);
 #if defined(__x86_64__)
 VARIANT(avx2);
@@ -29,12 +30,27 @@ typedef struct variant {
     const td_cpu_kernel *forward, *gradient;
 } variant;
 
-static int find_variants(variant variants[3])
+typedef enum family { IN_PAIRS, IN_TILES, FAMILIES } family;
+enum { MOST_VARIANTS = 4 };
+
+static const td_cpu_kernel *processor_s(const char *op)
+{
+    int32_t n = 0;
+    const td_cpu_kernel *const *kernels = td_cpu_pair_kernels(TD_ISA_AMX_BF16, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (strcmp(kernels[i]->op, op) == 0)
+            return kernels[i];
+    return NULL;
+}
+
+static int find_variants(family of, variant variants[MOST_VARIANTS])
 {
     int n = 0;
 #define ADD(isa)                                                                                                       \
-    variants[n++] = (variant){#isa, &td_cpu_kernel_causal_attention_pairs_pairs_##isa,                                 \
-                              &td_cpu_kernel_causal_attention_gradient_pairs_pairs_##isa}
+    variants[n++] = of == IN_PAIRS ? (variant){"pairs, " #isa, &td_cpu_kernel_causal_attention_pairs_pairs_##isa,      \
+                                               &td_cpu_kernel_causal_attention_gradient_pairs_pairs_##isa}             \
+                                   : (variant){"tiles, " #isa, &td_cpu_kernel_causal_attention_pairs_in_c_##isa,       \
+                                               &td_cpu_kernel_causal_attention_gradient_pairs_in_c_##isa}
     ADD(baseline);
 #if defined(__x86_64__)
     if (td_isa_available(TD_ISA_AVX2))
@@ -42,6 +58,9 @@ static int find_variants(variant variants[3])
     if (td_isa_available(TD_ISA_AVX512))
         ADD(avx512);
 #endif
+    if (of == IN_TILES && td_isa_available(TD_ISA_AMX_BF16))
+        variants[n++] = (variant){"tiles, the processor's", processor_s("causal_attention"),
+                                  processor_s("causal_attention_gradient")};
     return n;
 }
 
@@ -51,8 +70,9 @@ typedef struct shape {
     int64_t samples, positions, heads, d;
 } shape;
 
-/* Whole blocks of 64, one more, odd ends, narrow and wide heads. */
-static const shape shapes[] = {{2, 1, 1, 16}, {1, 64, 2, 18}, {1, 65, 1, 64}, {2, 131, 2, 32}, {0, 5, 1, 16}};
+/* Whole blocks of 64, one more, odd ends, narrow and wide heads; half of them of whole tiles. */
+static const shape shapes[] = {{2, 1, 1, 16},   {1, 64, 2, 18}, {1, 65, 1, 64},  {2, 131, 2, 32},
+                               {1, 180, 1, 96}, {0, 5, 1, 16},  {1, 128, 2, 64}, {1, 17, 1, 256}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct problem {
@@ -172,6 +192,13 @@ static void attend(const td_cpu_kernel *forward, const td_cpu_kernel *gradient, 
     td_team_destroy(team);
 }
 
+static bool is_taken(const variant *v, problem *p)
+{
+    calls c;
+    fill_calls(p, &c);
+    return v->forward->supports(&c.forward) && v->gradient->supports(&c.gradient);
+}
+
 /* ---- tests ------------------------------------------------------------------------------------------------------------------- */
 
 /* No number is further from the reference's than weights of 8 bits explain, and on average they are much closer. */
@@ -210,28 +237,32 @@ static void refer(problem *p)
     must(td_op_reference("causal_attention_gradient")(&c.gradient));
 }
 
-static void test_attention_in_pairs_is_attention(void **state)
+static void test_attention_in_pairs_and_in_tiles_is_attention(void **state)
 {
     (void)state;
-    variant variants[3];
-    find_variants(variants);
-    for (int i = 0; i < N_SHAPES; i++) {
-        problem expected = make_problem(&shapes[i]), found = make_problem(&shapes[i]);
-        refer(&expected);
-        attend(variants[0].forward, variants[0].gradient, &found, 1);
-        compare_problems(variants[0].name, &found, &expected);
-        free_problem(&expected);
-        free_problem(&found);
-    }
+    int taken[FAMILIES] = {0};
+    for (family of = IN_PAIRS; of < FAMILIES; of++)
+        for (int i = 0; i < N_SHAPES; i++) {
+            variant variants[MOST_VARIANTS];
+            find_variants(of, variants);
+            problem expected = make_problem(&shapes[i]), found = make_problem(&shapes[i]);
+            if (is_taken(&variants[0], &found)) {
+                taken[of]++;
+                refer(&expected);
+                attend(variants[0].forward, variants[0].gradient, &found, 1);
+                compare_problems(variants[0].name, &found, &expected);
+            }
+            free_problem(&expected);
+            free_problem(&found);
+        }
+    assert_int_equal(taken[IN_PAIRS], N_SHAPES);
+    assert_int_equal(taken[IN_TILES], N_SHAPES - 3);
 }
 
-static void test_its_bits_depend_neither_on_threads_nor_on_vectors(void **state)
+static void expect_same_bits(const variant *variants, int n, const shape *s)
 {
-    (void)state;
-    variant variants[3];
-    const int n = find_variants(variants);
-    for (int i = 0; i < N_SHAPES; i++) {
-        problem first = make_problem(&shapes[i]), found = make_problem(&shapes[i]);
+    problem first = make_problem(s), found = make_problem(s);
+    if (is_taken(&variants[0], &first)) {
         attend(variants[0].forward, variants[0].gradient, &first, 1);
         for (int v = 0; v < n; v++) {
             attend(variants[v].forward, variants[v].gradient, &found, 1 + 2 * v);
@@ -240,8 +271,19 @@ static void test_its_bits_depend_neither_on_threads_nor_on_vectors(void **state)
             assert_memory_equal(found.log_sum, first.log_sum,
                                 (size_t)(found.rows * found.s.heads) * sizeof *found.log_sum);
         }
-        free_problem(&first);
-        free_problem(&found);
+    }
+    free_problem(&first);
+    free_problem(&found);
+}
+
+static void test_its_bits_depend_neither_on_threads_nor_on_vectors(void **state)
+{
+    (void)state;
+    for (family of = IN_PAIRS; of < FAMILIES; of++) {
+        variant variants[MOST_VARIANTS];
+        const int n = find_variants(of, variants);
+        for (int i = 0; i < N_SHAPES; i++)
+            expect_same_bits(variants, n, &shapes[i]);
     }
 }
 
@@ -249,8 +291,8 @@ static void test_only_bf16_in_heads_of_an_even_width_is_taken(void **state)
 {
     (void)state;
     static const shape narrow = {1, 5, 1, 14}, odd = {1, 5, 1, 17};
-    variant variants[3];
-    find_variants(variants);
+    variant variants[MOST_VARIANTS];
+    find_variants(IN_PAIRS, variants);
     calls c;
     problem p = make_problem(&narrow);
     fill_calls(&p, &c);
@@ -271,7 +313,7 @@ static void test_only_bf16_in_heads_of_an_even_width_is_taken(void **state)
 }
 
 /* The engine takes it where bf16 instructions are used, and its scratch is that of the other kernel there too. */
-static void test_the_engine_s_attention_is_in_pairs_where_the_processor_has_them(void **state)
+static void test_the_engine_s_attention_is_in_pairs_or_tiles_where_the_processor_has_them(void **state)
 {
     (void)state;
     td_backend_set_reference(td_op_reference);
@@ -305,8 +347,8 @@ static void test_the_engine_s_attention_is_in_pairs_where_the_processor_has_them
 static void test_scratch_is_that_of_the_widened_kernel(void **state)
 {
     (void)state;
-    variant variants[3];
-    find_variants(variants);
+    variant variants[MOST_VARIANTS];
+    find_variants(IN_PAIRS, variants);
     for (int i = 0; i < N_SHAPES; i++) {
         problem p = make_problem(&shapes[i]);
         calls c;
@@ -328,10 +370,10 @@ static void test_scratch_is_that_of_the_widened_kernel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_in_pairs_is_attention),
+        cmocka_unit_test(test_attention_in_pairs_and_in_tiles_is_attention),
         cmocka_unit_test(test_its_bits_depend_neither_on_threads_nor_on_vectors),
         cmocka_unit_test(test_only_bf16_in_heads_of_an_even_width_is_taken),
-        cmocka_unit_test(test_the_engine_s_attention_is_in_pairs_where_the_processor_has_them),
+        cmocka_unit_test(test_the_engine_s_attention_is_in_pairs_or_tiles_where_the_processor_has_them),
         cmocka_unit_test(test_scratch_is_that_of_the_widened_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

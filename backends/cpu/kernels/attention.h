@@ -192,7 +192,7 @@ static inline void weigh_row(const attention *a, query_block *q, int64_t row, in
 /* Of the scratch of a head: see causal_attention.c. */
 static inline int64_t head_floats(const attention *a)
 {
-    return BLOCK * (2 * a->d + 5 * a->padded + 2 * BLOCK) + a->positions * (a->padded + 1);
+    return BLOCK * (2 * a->d + 5 * a->padded + 2 * BLOCK) + a->blocks * BLOCK * a->padded + a->positions;
 }
 
 /* From scores and dy . v to weights and the gradients of scores, one row; zero for keys that the query does not see. */

@@ -1,15 +1,13 @@
 /* causal_attention and its gradient of bf16 in pairs (pairs.h), block by block as causal_attention.c. Scores, weights' sums and the
  * sums of results are f32 as there; weights, and the gradients of scores, are rounded to bf16 before they are multiplied. In
- * sums over positions a pair is two rows, in sums over a head's columns two neighbours: for that a head's width is even. */
-#include "backends/cpu/kernels/attention.h"
-
-#include "backends/cpu/kernels/narrow.h"
+ * sums over positions a pair is two rows, in sums over a head's columns two neighbours: for that a head's width is even. Compiled
+ * with panels of pairs (attention_pairs.h), and once more with tiles (attention_amx.h). */
+#ifdef TD_AMX
+#include "backends/cpu/kernels/attention_amx.h"
+#else
+#include "backends/cpu/kernels/attention_pairs.h"
+#endif
 #include "backends/cpu/widened.h"
-
-enum {
-    PAIRS = BLOCK / 2,
-    LEAST_WIDTH = 16 /* narrower ones are hardly worth it, and the scratch has to fit into the other kernel's */
-};
 
 /* All bf16 but the logarithms of sums, and heads of a width that suits. */
 static bool supports(const td_kernel_call *call)
@@ -20,65 +18,8 @@ static bool supports(const td_kernel_call *call)
         if (!td_cpu_is(&call->inputs[i], TD_DENSE, i == LOG_SUM ? TD_F32 : TD_BF16))
             return false;
     const int64_t d = qkv->dims[2] / 3 / td_cpu_attr_int(call, "heads", 1);
-    return d % 2 == 0 && d >= LEAST_WIDTH && td_cpu_is(&call->outputs[0], TD_DENSE, TD_BF16);
-}
-
-/* ---- packing --------------------------------------------------------------------------------------------------------------- */
-
-/* Pairs of rows [n, d], `leading` apart, as [PAIRS, padded]; zeros beyond them. */
-static void pack_rows(const attention *a, const uint16_t *from, int64_t leading, int64_t n, float *to)
-{
-    memset(to, 0, (size_t)(PAIRS * a->padded) * sizeof *to);
-    for (int64_t i = 0; i + 1 < n; i += 2)
-        for (int64_t column = 0; column < a->d; column++)
-            pairs_put(to + i / 2 * a->padded + column, from[i * leading + column], from[(i + 1) * leading + column]);
-    for (int64_t column = 0; n % 2 && column < a->d; column++)
-        pairs_put(to + n / 2 * a->padded + column, from[(n - 1) * leading + column], 0);
-}
-
-/* Pairs of columns of rows [n, d] as [d / 2, BLOCK]; zeros beyond them. */
-static void pack_columns(const attention *a, const uint16_t *from, int64_t leading, int64_t n, float *to)
-{
-    if (n < BLOCK)
-        memset(to, 0, (size_t)(BLOCK * a->d / 2) * sizeof *to);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t pair = 0; pair < a->d / 2; pair++)
-            memcpy(to + pair * BLOCK + i, from + i * leading + 2 * pair, sizeof *to);
-}
-
-/* A row of BLOCK floats as pairs of neighbours, in its place. */
-static void round_along(float *row)
-{
-    uint16_t rounded[BLOCK];
-    round_to_bf16(row, BLOCK, rounded);
-    memcpy(row, rounded, sizeof rounded);
-}
-
-/* Rows [n, BLOCK] as pairs of rows [PAIRS, BLOCK]; `to` may be the rows' own place. */
-static void round_down(const float *rows, int64_t n, float *to)
-{
-    for (int64_t i = 0; i < n; i += 2) {
-        uint16_t low[BLOCK], high[BLOCK] = {0};
-        round_to_bf16(rows + i * BLOCK, BLOCK, low);
-        if (i + 1 < n)
-            round_to_bf16(rows + (i + 1) * BLOCK, BLOCK, high);
-        for (int64_t j = 0; j < BLOCK; j++)
-            pairs_put(to + i / 2 * BLOCK + j, low[j], high[j]);
-    }
-}
-
-/* scores [rows, BLOCK] = rows of x, `step` apart, times pairs of columns [d / 2, BLOCK]. */
-static void multiply_scores(const attention *a, const uint16_t *x, int64_t step, const float *packed, int64_t rows,
-                            bool on_diagonal, float *scores)
-{
-    const panel p = {.a = (const float *)(const void *)x,
-                     .step = step / 2,
-                     .offset = a->along,
-                     .b = packed,
-                     .b_leading = BLOCK,
-                     .c = scores,
-                     .c_leading = BLOCK};
-    attention_multiply(p, rows, BLOCK, a->d, on_diagonal ? COLUMNS_TO_ROW : WHOLE);
+    return d % WIDTH_UNIT == 0 && d >= LEAST_WIDTH && d <= MOST_WIDTH &&
+           td_cpu_is(&call->outputs[0], TD_DENSE, TD_BF16);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------------- */
@@ -95,15 +36,7 @@ static void attend_to_block(const attention *a, query_block *q, const uint16_t *
         weigh_row(a, q, row, keys == block ? row + 1 : n, keys == 0);
         round_along(q->scores + row * BLOCK);
     }
-    const panel p = {.a = q->scores,
-                     .step = BLOCK,
-                     .offset = a->along,
-                     .b = q->values,
-                     .b_leading = a->padded,
-                     .c = q->sums,
-                     .c_leading = a->padded,
-                     .add = keys > 0};
-    attention_multiply(p, rows, a->padded, n, keys == block ? TERMS_TO_ROW : WHOLE);
+    multiply_along(a, q->scores, q->values, rows, n, keys == block, q->sums, keys > 0);
 }
 
 static void attend(const void *context, int64_t task, int64_t slot)
@@ -112,8 +45,10 @@ static void attend(const void *context, int64_t task, int64_t slot)
     const int64_t block = task % a->blocks, row = task / a->blocks, sample = row / a->heads, index = row % a->heads;
     const uint16_t *head = (const uint16_t *)a->qkv + sample * a->positions * 3 * a->width + index * a->d;
     query_block q = query_block_at(a, a->scratch + slot * a->slot_floats);
+    begin_products();
     for (int64_t keys = 0; keys <= block; keys++)
         attend_to_block(a, &q, head + block * BLOCK * 3 * a->width, head, block, keys);
+    end_products();
     uint16_t *y =
         (uint16_t *)a->call->outputs[0].data + (sample * a->positions + block * BLOCK) * a->width + index * a->d;
     float *log_sum = (float *)a->call->outputs[1].data + row * a->positions + block * BLOCK;
@@ -158,7 +93,7 @@ typedef struct head_work {
     float *weights, *changes;             /* [BLOCK, BLOCK]: p, ds */
     float *changes_down;                  /* [PAIRS, BLOCK]: pairs of rows of ds */
     float *key_gradient, *value_gradient; /* [BLOCK, padded] */
-    float *shares, *query_gradient;       /* [positions]: dy . y; [positions, padded] */
+    float *shares, *query_gradient;       /* [positions]: dy . y; [blocks BLOCK, padded] */
 } head_work;
 
 static head_work head_work_at(const attention *a, float *memory)
@@ -174,7 +109,7 @@ static head_work head_work_at(const attention *a, float *memory)
     w.changes = w.weights + BLOCK * BLOCK;
     w.changes_down = w.changes + BLOCK * BLOCK;
     w.query_gradient = w.changes_down + PAIRS * BLOCK;
-    w.shares = w.query_gradient + a->positions * a->padded;
+    w.shares = w.query_gradient + a->blocks * BLOCK * a->padded;
     return w;
 }
 
@@ -191,26 +126,11 @@ static void differentiate_block(const attention *a, head_work *w, int64_t block,
     for (int64_t row = 0; row < rows; row++)
         differentiate_row(w->weights + row * BLOCK, w->changes + row * BLOCK, on_diagonal ? row + 1 : n, a->scale,
                           w->log_sum[first + row], w->shares[first + row]);
-    round_down(w->weights, rows, w->weights);
-    round_down(w->changes, rows, w->changes_down);
-    for (int64_t row = 0; row < rows; row++)
-        round_along(w->changes + row * BLOCK);
-    panel p = {.step = 1, .offset = a->down, .b_leading = a->padded, .c_leading = a->padded, .add = block > keys};
-    p.a = w->weights;
-    p.b = w->gradients;
-    p.c = w->value_gradient;
-    attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
-    p.a = w->changes_down;
-    p.b = w->queries;
-    p.c = w->key_gradient;
-    attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
-    p.a = w->changes;
-    p.step = BLOCK;
-    p.offset = a->along;
-    p.b = w->keys;
-    p.c = w->query_gradient + first * a->padded;
-    p.add = keys > 0;
-    attention_multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
+    const float *weights_down = round_weights(w->weights, rows);
+    const float *changes_down = round_changes(w->changes, rows, w->changes_down);
+    multiply_down(a, weights_down, w->gradients, n, rows, on_diagonal, w->value_gradient, block > keys);
+    multiply_down(a, changes_down, w->queries, n, rows, on_diagonal, w->key_gradient, block > keys);
+    multiply_along(a, w->changes, w->keys, rows, n, on_diagonal, w->query_gradient + first * a->padded, keys > 0);
 }
 
 static void unpack_rows(const attention *a, const float *from, int64_t n, uint16_t *to)
@@ -260,8 +180,10 @@ static void differentiate_head(const void *context, int64_t task, int64_t slot)
     uint16_t *out = (uint16_t *)a->call->outputs[0].data + at;
     for (int64_t i = 0; i < a->positions; i++)
         w.shares[i] = dot(w.dy + i * a->width, y + i * a->width, a->d);
+    begin_products();
     for (int64_t keys = 0; keys < a->blocks; keys++)
         differentiate_keys(a, &w, keys, out);
+    end_products();
     unpack_rows(a, w.query_gradient, a->positions, out);
 }
 

@@ -175,26 +175,34 @@ static inline void amx_pair_terms(amx_source s, int64_t n, int64_t terms, amx_li
     amx_pair_lines(even, odd, out);
 }
 
+/* AMX_TERMS terms of AMX_PANEL rows, of which so many are left: the first 16 rows, the last 16. */
+static inline __attribute__((always_inline)) void amx_transpose_pairs(amx_source s, int64_t rows, int64_t terms,
+                                                                      amx_line lines[2][AMX_ROWS])
+{
+    amx_line pairs[2];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < AMX_PAIRS; i++) {
+        amx_pair_terms((amx_source){s.data + 2 * i * s.leading, s.leading}, rows, terms - 2 * i, pairs);
+        lines[0][i] = pairs[0];
+        lines[1][i] = pairs[1];
+    }
+    amx_transpose(lines[0]);
+    amx_transpose(lines[1]);
+}
+
 static inline void amx_pack_a_along(amx_source s, int64_t rows, int64_t terms, char *to)
 {
     const int64_t panel_bytes = amx_blocks(terms) * AMX_BLOCK_BYTES;
     for (int64_t term = 0; term < terms; term += AMX_TERMS, to += AMX_BLOCK_BYTES)
         for (int64_t row = 0; row < rows; row += AMX_PANEL) {
-            amx_line first[AMX_ROWS], last[AMX_ROWS], pairs[2];
-#pragma GCC unroll 16
-            for (int64_t i = 0; i < AMX_PAIRS; i++) {
-                const amx_source at = {s.data + (term + 2 * i) * s.leading + row, s.leading};
-                amx_pair_terms(at, rows - row, terms - term - 2 * i, pairs);
-                first[i] = pairs[0];
-                last[i] = pairs[1];
-            }
-            amx_transpose(first);
-            amx_transpose(last);
+            amx_line lines[2][AMX_ROWS];
+            const amx_source at = {s.data + term * s.leading + row, s.leading};
+            amx_transpose_pairs(at, rows - row, terms - term, lines);
             char *block = to + row / AMX_PANEL * panel_bytes;
 #pragma GCC unroll 16
             for (int64_t i = 0; i < AMX_ROWS; i++) {
-                amx_line_store(block + i * AMX_ROW_BYTES, first[i]);
-                amx_line_store(block + AMX_TILE_BYTES + i * AMX_ROW_BYTES, last[i]);
+                amx_line_store(block + i * AMX_ROW_BYTES, lines[0][i]);
+                amx_line_store(block + AMX_TILE_BYTES + i * AMX_ROW_BYTES, lines[1][i]);
             }
         }
 }
