@@ -41,16 +41,13 @@ static inline double td_bits_double(uint64_t bits)
     return x;
 }
 
-/* e^x = 2^n e^r with |r| <= ln(2)/2; e^r = 1 + r + r^2 q(r). 2^n is multiplied in two halves, so that results below the
- * normal range are rounded once. */
-static inline float td_expf(float x)
+/* e^x = 2^n e^r with |r| <= ln(2)/2; e^r = 1 + r + r^2 q(r). Returns e^r; n as an integer. */
+static inline float td_expf_parts(float x, int32_t *out_n)
 {
     const float round_bias = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
-    float y = x < -104.0f ? -104.0f : x;  /* beyond: 0 and infinity all the same */
-    y = y > 89.0f ? 89.0f : y;
-    float biased = fmaf(y, 0x1.715476p+0f, round_bias);
+    float biased = fmaf(x, 0x1.715476p+0f, round_bias);
     float n = biased - round_bias;
-    float r = fmaf(-n, 0x1.62e430p-1f, y);
+    float r = fmaf(-n, 0x1.62e430p-1f, x);
     r = fmaf(-n, -0x1.05c610p-29f, r);
     float q = 0x1.9f0810p-13f;
     q = fmaf(q, r, 0x1.6d8db0p-10f);
@@ -58,11 +55,20 @@ static inline float td_expf(float x)
     q = fmaf(q, r, 0x1.55548ep-5f);
     q = fmaf(q, r, 0x1.555554p-3f);
     q = fmaf(q, r, 0.5f);
-    float power = fmaf(r * r, q, r) + 1.0f;
-    int32_t exponent = (int32_t)(td_float_bits(biased) - td_float_bits(round_bias));
-    int32_t half = exponent >> 1;
+    *out_n = (int32_t)(td_float_bits(biased) - td_float_bits(round_bias));
+    return fmaf(r * r, q, r) + 1.0f;
+}
+
+/* 2^n is multiplied in two halves, so that results below the normal range are rounded once. */
+static inline float td_expf(float x)
+{
+    int32_t n;
+    float y = x < -104.0f ? -104.0f : x; /* beyond: 0 and infinity all the same */
+    y = y > 89.0f ? 89.0f : y;
+    float power = td_expf_parts(y, &n);
+    int32_t half = n >> 1;
     float first = td_bits_float((uint32_t)(half + 127) << 23);
-    float second = td_bits_float((uint32_t)(exponent - half + 127) << 23);
+    float second = td_bits_float((uint32_t)(n - half + 127) << 23);
     float result = power * first * second;
     return x != x ? x : result;
 }
@@ -71,22 +77,11 @@ static inline float td_expf(float x)
  * infinity soon above it. For what is added to a number near one. */
 static inline float td_expf_bounded(float x)
 {
-    const float round_bias = 12582912.0f; /* as in td_expf */
+    int32_t n;
     float y = x < -87.0f ? -87.0f : x;
     y = y > 89.0f ? 89.0f : y; /* 2^128, as bits, is infinity */
-    float biased = fmaf(y, 0x1.715476p+0f, round_bias);
-    float n = biased - round_bias;
-    float r = fmaf(-n, 0x1.62e430p-1f, y);
-    r = fmaf(-n, -0x1.05c610p-29f, r);
-    float q = 0x1.9f0810p-13f;
-    q = fmaf(q, r, 0x1.6d8db0p-10f);
-    q = fmaf(q, r, 0x1.111272p-7f);
-    q = fmaf(q, r, 0x1.55548ep-5f);
-    q = fmaf(q, r, 0x1.555554p-3f);
-    q = fmaf(q, r, 0.5f);
-    float power = fmaf(r * r, q, r) + 1.0f;
-    uint32_t exponent = td_float_bits(biased) - td_float_bits(round_bias);
-    return power * td_bits_float((exponent + 127) << 23);
+    float power = td_expf_parts(y, &n);
+    return power * td_bits_float((uint32_t)(n + 127) << 23);
 }
 
 /* ln x = k ln 2 + ln(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ln(1 + f) = f - f^2/2 + f^3 q(f). */
