@@ -152,8 +152,8 @@ void td_board_hash_text(const char *text, char out_hash[17]);
 td_status *td_board_open_folder(int folder, const char *path, int *out_folder) TD_MUST_USE;
 /* A regular file below a folder, likewise. */
 td_status *td_board_open_file(int folder, const char *path, int *out_file) TD_MUST_USE;
-/* All of a regular file of at most `most` bytes, and a zero after it. */
-td_status *td_board_read_file(int folder, const char *path, int64_t most, char **out_data,
+/* All of a regular file of at most `most` bytes, and a zero after it: in memory with `more` bytes after it. */
+td_status *td_board_read_file(int folder, const char *path, int64_t most, size_t more, char **out_data,
                               size_t *out_bytes) TD_MUST_USE;
 
 /* ---- JSON: board/text.c -------------------------------------------------------------------------------------------------------- */

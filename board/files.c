@@ -116,7 +116,8 @@ static td_status *read_all(int file, const char *path, char *data, size_t bytes)
                        : TD_ERROR(TD_IO, "%s: it became shorter while it was read", path);
 }
 
-td_status *td_board_read_file(int folder, const char *path, int64_t most, char **out_data, size_t *out_bytes)
+td_status *td_board_read_file(int folder, const char *path, int64_t most, size_t more, char **out_data,
+                              size_t *out_bytes)
 {
     int file = -1;
     struct stat info;
@@ -129,7 +130,7 @@ td_status *td_board_read_file(int folder, const char *path, int64_t most, char *
                           (long long)most);
     if (!status)
         status =
-            (*out_data = td_calloc_aligned((size_t)info.st_size + 1))
+            (*out_data = td_calloc_aligned((size_t)info.st_size + 1 + more))
                 ? NULL
                 : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for the %lld bytes of %s", (long long)info.st_size, path);
     if (!status)

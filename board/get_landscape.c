@@ -10,7 +10,7 @@ TD_BOARD_HANDLER(get_landscape)
     size_t bytes = 0;
     TD_TRY(td_board_run_of(board, request, &run));
     char *path = td_format("%s/landscape/landscape.json", run->path);
-    td_status *status = path ? td_board_read_file(board->folder, path, MOST_BYTES, &data, &bytes)
+    td_status *status = path ? td_board_read_file(board->folder, path, MOST_BYTES, 0, &data, &bytes)
                              : TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a path");
     td_free(path);
     if (td_status_code(status) == TD_NOT_FOUND)

@@ -109,8 +109,9 @@ static td_status *read_one(td_board *board, const found *f, int64_t most, td_tra
 {
     char *data = NULL;
     size_t bytes = 0;
-    TD_TRY(td_board_read_file(board->folder, f->path, most, &data, &bytes));
-    return td_trace_parse_taken(data, bytes, f->path, out);
+    const size_t more = td_trace_more_room((size_t)f->bytes);
+    TD_TRY(td_board_read_file(board->folder, f->path, most, more, &data, &bytes));
+    return td_trace_parse_taken(data, bytes, bytes + more, f->path, out);
 }
 
 /* Each that can be read; an error only where that is none. */

@@ -217,7 +217,7 @@ static void load_json(td_board *board, td_board_run *run, const char *name, td_b
         *json = NULL;
         *version = version_of(&info);
         forget_problem(run, which);
-        status = td_board_read_file(board->folder, path, MOST_JSON, &data, &bytes);
+        status = td_board_read_file(board->folder, path, MOST_JSON, 0, &data, &bytes);
         *json = status ? NULL : json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &error);
         if (!status && !json_is_object(*json)) {
             json_decref(*json);

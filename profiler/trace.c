@@ -18,6 +18,7 @@ typedef struct reading {
     trace_clock first, last;
     int32_t n_clocks;
     char *taken;            /* the bytes, where they are ours to free */
+    size_t room;            /* of their memory */
     int32_t *slots;         /* hash table of threads by number, [SLOTS]; -1: free */
     const uint8_t *good;    /* of long chunks, see td_trace_check_chunks; the next one's */
     td_trace_block *blocks; /* of events, which are read when all clocks are known */
@@ -270,16 +271,21 @@ static td_status *check_header(const reading *r, const unsigned char *data, size
     return NULL;
 }
 
-/* Frees the bytes, where they are ours, as soon as the events are out of them. */
+/* Bytes that are ours are needed until the events are out of them; then their memory has the events in order, or is freed. */
 static td_status *sort_events(reading *r, int helpers)
 {
     const td_trace_scale scale = {r->first.ticks, rate_of(r)};
     int64_t *first = NULL;
     td_status *status = td_trace_read_blocks(r->trace, r->blocks, r->n_blocks, &scale, helpers, &first);
-    td_free(r->taken);
-    r->taken = NULL;
+    const bool fits = !status && r->taken && r->room / sizeof(td_trace_event) > (size_t)r->trace->n_events;
+    if (!fits) {
+        td_free(r->taken);
+        r->taken = NULL;
+    }
     if (!status)
-        status = td_trace_merge(r->trace, first, helpers);
+        status = td_trace_merge(r->trace, first, (td_trace_event *)(void *)r->taken, helpers);
+    if (!status)
+        r->taken = NULL;
     scale_windows(r, &scale);
     td_free(first);
     return status;
@@ -335,9 +341,10 @@ td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_t
     return td_trace_parse_by(data, bytes, name, helpers_for(bytes), out_trace);
 }
 
-td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace)
+td_status *td_trace_parse_taken(char *data, size_t bytes, size_t room, const char *name, td_trace **out_trace)
 {
-    return read_trace(&(reading){.name = name, .taken = data}, data, bytes, helpers_for(bytes), out_trace);
+    return read_trace(&(reading){.name = name, .taken = data, .room = room}, data, bytes, helpers_for(bytes),
+                      out_trace);
 }
 
 td_status *td_trace_read(const char *path, td_trace **out_trace)
@@ -346,7 +353,7 @@ td_status *td_trace_read(const char *path, td_trace **out_trace)
     size_t bytes = 0;
     *out_trace = NULL;
     TD_TRY(td_file_read(path, &data, &bytes));
-    return td_trace_parse_taken(data, bytes, path, out_trace);
+    return td_trace_parse_taken(data, bytes, bytes, path, out_trace);
 }
 
 void td_trace_destroy(td_trace *trace)

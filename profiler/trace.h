@@ -130,8 +130,15 @@ typedef struct td_trace {
 td_status *td_trace_read(const char *path, td_trace **out_trace) TD_MUST_USE;
 /* The bytes of a file; `name` for messages. */
 td_status *td_trace_parse(const void *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
-/* The same of bytes that are the trace's now: it frees them as soon as it can, before events are put in order. */
-td_status *td_trace_parse_taken(char *data, size_t bytes, const char *name, td_trace **out_trace) TD_MUST_USE;
+/* The same of bytes that are the trace's now, in memory of `room` bytes: as soon as the events are out of it, it is freed, or has them in
+ * order where they fit. Memory that was touched before is worth that: new pages cost more than what is done with them. */
+td_status *td_trace_parse_taken(char *data, size_t bytes, size_t room, const char *name,
+                                td_trace **out_trace) TD_MUST_USE;
+/* Memory beyond a file's bytes with which its events fit: an event has a quarter more than its record. */
+static inline size_t td_trace_more_room(size_t bytes)
+{
+    return bytes / 4 + sizeof(td_trace_event);
+}
 /* By so many further threads, rather than as many as there are cores for: the trace is the same. */
 td_status *td_trace_parse_by(const void *data, size_t bytes, const char *name, int helpers,
                              td_trace **out_trace) TD_MUST_USE;

@@ -137,11 +137,11 @@ static void choose_cuts(merging *m)
         m->cuts[k] = m->trace->events[m->first[most] + n / STRETCHES * k].begin_ns;
 }
 
-td_status *td_trace_merge(td_trace *trace, const int64_t *first, int helpers)
+td_status *td_trace_merge(td_trace *trace, const int64_t *first, td_trace_event *spare, int helpers)
 {
-    merging m = {.trace = trace, .first = first};
+    merging m = {.trace = trace, .first = first, .out = spare};
     td_status *status = TD_NEW(m.heaps, STRETCHES * trace->n_threads + 1);
-    if (!status)
+    if (!status && !spare)
         status = td_trace_room(trace->n_events, &m.out);
     if (!status) {
         choose_cuts(&m);
@@ -185,7 +185,7 @@ td_status *td_trace_sort(td_trace *trace)
         td_free(trace->events);
         trace->events = apart;
         trace->events_capacity = trace->n_events + 1;
-        status = td_trace_merge(trace, first, td_trace_helpers(trace->n_events));
+        status = td_trace_merge(trace, first, NULL, td_trace_helpers(trace->n_events));
     }
     td_free(first);
     td_free(at);

@@ -10,8 +10,9 @@ td_status *td_trace_sort(td_trace *trace) TD_MUST_USE;
 /* The two halves of it. One thread's events, in the order of writing, are put in order in place. */
 void td_trace_sort_thread(td_trace_event *events, int64_t n);
 /* Threads one after the other, each in order, thread t from first[t] to first[t + 1], become one: the same one whatever `helpers`,
- * the number of further threads that do it. */
-td_status *td_trace_merge(td_trace *trace, const int64_t *first, int helpers) TD_MUST_USE;
+ * the number of further threads that do it. `spare`: memory for one event more than there are, which is the trace's when all went
+ * well; NULL: new one. */
+td_status *td_trace_merge(td_trace *trace, const int64_t *first, td_trace_event *spare, int helpers) TD_MUST_USE;
 
 /* As many as so many events are worth. */
 int td_trace_helpers(int64_t events);
