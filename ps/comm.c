@@ -1,4 +1,5 @@
 /* The callers' side of messages between ranks: handing parcels over, and waiting. comm_match.c has what came for whom. A rank's messages to itself go through here alone, by copy. See comm.h. */
+#include "ps/absent.h"
 #include "ps/comm_state.h"
 
 #include <stdlib.h>
@@ -75,6 +76,16 @@ static void init_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
+static td_status *not_all_started(double seconds)
+{
+    char *absent = td_absent_ranks();
+    td_status *status =
+        TD_ERROR(TD_IO, "the ranks of this job have not all started within %.0f s (twice ps.deadline): %s", seconds,
+                 absent ? absent : "one of them has ended, or its host cannot be reached");
+    td_free(absent);
+    return status;
+}
+
 td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
 {
     td_comm *comm = NULL;
@@ -106,10 +117,7 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
     comm->failure = NULL;
     pthread_mutex_unlock(&comm->mutex);
     if (stuck)
-        return TD_ERROR(TD_IO,
-                        "the ranks of this job have not all started within %.0f s (twice ps.deadline): one of them has "
-                        "ended, or its host cannot be reached",
-                        STARTS * comm->options.deadline_s);
+        return not_all_started(STARTS * comm->options.deadline_s);
     if (status) {
         pthread_join(comm->thread, NULL);
         destroy(comm);

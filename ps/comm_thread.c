@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "ps/absent.h"
 
 enum {
     LOOKS = 4, /* without a rest after something happened: MPI tells of what it finds at the next look */
@@ -125,6 +126,7 @@ void *td_comm_main(void *argument)
     td_comm *comm = argument;
     td_comm_engine *e = NULL;
     td_status *status = TD_NEW(e, 1);
+    (void)pthread_setname_np(pthread_self(), TD_COMM_THREAD);
     if (!status) {
         e->comm = comm;
         e->waiting_end = &e->waiting;

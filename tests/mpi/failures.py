@@ -136,6 +136,15 @@ def signalled():
                 sys.exit(f"{NAME}: {name} does not stop with a checkpoint ({job.process.returncode}):\n{''.join(job.said)}")
 
 
+def absent():
+    """Ranks that wait for others that never come to MPI say who these are, and end."""
+    with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
+        pathlib.Path(folder, "model.yaml").write_text(MODEL)
+        done = mpirun(2, [TANDEM, "train", "model.yaml", "--set", "ps.deadline=2s", ":", "-n", "1", "sleep", "1000"], cwd=folder)
+        require(re.search(r"not all started within 4 s \(twice ps.deadline\): rank 2 \(process \d+, sleep\) has not come\n", done.stderr)
+                and done.returncode not in (0, None), "nobody says who is missing", done)
+
+
 def refused():
     with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
         pathlib.Path(folder, "model.yaml").write_text(MODEL)
