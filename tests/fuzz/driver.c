@@ -286,7 +286,7 @@ static void run_for(double seconds)
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: %s [--seconds N] [--seed N] | FILE...\n", target);
+    (void)fprintf(stderr, "usage: %s [--seconds N] [--share N] [--seed N] | FILE...\n", target);
     return 2;
 }
 
@@ -298,7 +298,7 @@ static double setting(const char *variable, double fallback)
 
 int main(int argc, char **argv)
 {
-    double seconds = setting("TANDEM_FUZZ_SECONDS", 1);
+    double seconds = setting("TANDEM_FUZZ_SECONDS", 1), share = 1;
     target = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     seed = (uint64_t)setting("TANDEM_FUZZ_SEED", 1);
     watch();
@@ -306,6 +306,8 @@ int main(int argc, char **argv)
     for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
         if (!strcmp(argv[i], "--seconds"))
             seconds = strtod(argv[i + 1], NULL);
+        else if (!strcmp(argv[i], "--share"))
+            share = strtod(argv[i + 1], NULL);
         else if (!strcmp(argv[i], "--seed"))
             seed = strtoull(argv[i + 1], NULL, 10);
         else
@@ -314,7 +316,7 @@ int main(int argc, char **argv)
     if (i < argc && argv[i][0] == '-')
         return usage();
     if (i == argc)
-        run_for(seconds);
+        run_for(share * seconds);
     for (; i < argc; i++) {
         current_size = fuzz_read(argv[i], current, ROOM);
         run_current();
