@@ -1,12 +1,13 @@
 """What a job learns: bit for bit what one process does, however many ranks there are and whatever they share."""
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 
-from jobs import NAME, TANDEM, ALONE, MODEL, LAYERS, mpirun, require, train, require_equal, profile_of, ranks_of, Job
+from jobs import NAME, TANDEM, SAMPLES, ALONE, MODEL, LAYERS, mpirun, require, train, require_equal, profile_of, ranks_of, Job
 
 # A model that squares a number as it is, and looks up a table.
 SQUARES = """tdg 1
@@ -174,3 +175,15 @@ def resumed():
         require(done.returncode == 0, "one process does not read the checkpoint", done)
         metrics = json.loads(done.stdout)
         require(metrics.get("metrics", metrics)["auc"] == whole["metrics"]["auc"], "one process finds other metrics", done)
+
+
+def samples():
+    """Two ranks train each sample, without a served table, to the bits of one process."""
+    short = ("train.steps=3", "checkpoint.keep=0", "offload.embedding=none")
+    with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
+        shutil.copytree(SAMPLES, pathlib.Path(folder, "samples"))
+        for sample in ("mlp/mlp", "lenet/lenet", "lenet/classic", "gpt/gpt", "wide_deep/wide_deep", "deepfm/deepfm"):
+            source = pathlib.Path(folder, "samples", f"{sample}.yaml")
+            shutil.copy(source, source.parent / "model.yaml")
+            alone = train(source.parent, ALONE, f"{source.stem}_alone", "train.replicas=2", *short)
+            require_equal(train(source.parent, 2, f"{source.stem}_two", *short), alone, sample)
