@@ -91,6 +91,17 @@ typedef enum diagonal_rule {
     TERMS_FROM_ROW  /* terms before the row are zero */
 } diagonal_rule;
 
+/* Columns of the next panel, of those that are left. */
+static inline int64_t attention_panel(int64_t columns)
+{
+#ifdef PANEL_32
+    if (columns >= 32)
+        return 32;
+#endif
+    (void)columns;
+    return 16;
+}
+
 /* c [rows, columns] (+)= a b, columns in whole panels. `p` has a, step, offset, b, b_leading, c, c_leading, add. Where entries of
  * panels are pairs of terms, those beside the diagonal are zero. */
 static inline void attention_multiply(panel p, int64_t rows, int64_t columns, int64_t terms, diagonal_rule diagonal)
@@ -99,7 +110,8 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
     const int64_t *offset = p.offset;
     float *c = p.c;
     const int64_t piece = panel_piece(rows, PANEL_ROWS_16);
-    for (int64_t column = 0; column < columns; column += 16)
+    for (int64_t column = 0, wide = 0; column < columns; column += wide) {
+        wide = attention_panel(columns - column);
         for (int64_t row = 0; row < rows; row += piece) {
             const int64_t n = rows - row < piece ? rows - row : piece;
             const int64_t begin = diagonal == TERMS_FROM_ROW ? row : 0;
@@ -112,8 +124,15 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
             p.terms = PANEL_ENTRIES(end) - first;
             p.b = b + first * p.b_leading + column;
             p.c = c + row * p.c_leading + column;
+#ifdef PANEL_32
+            if (wide == 32) {
+                panel_32(&p, n);
+                continue;
+            }
+#endif
             panel_16(&p, n);
         }
+    }
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Panels: a few rows of sums over a vector of columns, held in registers. Not a kernel.
  *
- *     c[i][l] (+)= sum over r, ascending, of a[i * step + offset[r]] * b[r][l]        i < rows, l < 16 (or 8)
+ *     c[i][l] (+)= sum over r, ascending, of a[i * step + offset[r]] * b[r][l]        i < rows, l < 16 (or 8, or 32)
  *
  * Each sum starts from zero and takes one fma per term, whatever the rows and the vector's width, so a caller may cut rows and
  * columns as suits the machine. The offsets make it a convolution without a copy of every window, or the product of two
@@ -14,7 +14,12 @@
 
 enum { PANEL_ROWS_8 = 12 };
 #ifndef TD_PAIRS
+#if defined(TD_ISA_avx512)
+#define PANEL_32 /* twice as many columns, two registers of each row: half the loads of a */
+enum { PANEL_ROWS_16 = 12 };
+#else
 enum { PANEL_ROWS_16 = 6 }; /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
+#endif
 #define PANEL_ENTRIES(terms) (terms)
 #define PANEL_ENTRY_OF(term) (term)
 #define PANEL_ADD(vector, a, b, sum) vector##_fma(vector##_set(*(a)), b, sum)
@@ -74,6 +79,9 @@ typedef struct panel {
     }
 
 PANEL_TILE(v16, PANEL_ROWS_16)
+#ifdef PANEL_32
+PANEL_TILE(v32, PANEL_ROWS_16)
+#endif
 #ifndef TD_PAIRS
 PANEL_TILE(v8, PANEL_ROWS_8)
 #endif
@@ -86,46 +94,54 @@ PANEL_TILE(v8, PANEL_ROWS_8)
             vector##_panel_rows(p, n, p->step);                                                                        \
         break;
 
+#define PANEL_CASES_TO_6(vector)                                                                                       \
+    PANEL_CASE(vector, 1)                                                                                              \
+    PANEL_CASE(vector, 2)                                                                                              \
+    PANEL_CASE(vector, 3)                                                                                              \
+    PANEL_CASE(vector, 4)                                                                                              \
+    PANEL_CASE(vector, 5)                                                                                              \
+    PANEL_CASE(vector, 6)
+#define PANEL_CASES_TO_12(vector)                                                                                      \
+    PANEL_CASES_TO_6(vector)                                                                                           \
+    PANEL_CASE(vector, 7)                                                                                              \
+    PANEL_CASE(vector, 8)                                                                                              \
+    PANEL_CASE(vector, 9)                                                                                              \
+    PANEL_CASE(vector, 10)                                                                                             \
+    PANEL_CASE(vector, 11)                                                                                             \
+    PANEL_CASE(vector, 12)
+
 /* `rows` at most PANEL_ROWS_16. */
 static inline void panel_16(const panel *p, int64_t rows)
 {
     switch (rows) {
-        PANEL_CASE(v16, 1)
-        PANEL_CASE(v16, 2)
-        PANEL_CASE(v16, 3)
-        PANEL_CASE(v16, 4)
-        PANEL_CASE(v16, 5)
-        PANEL_CASE(v16, 6)
-#ifdef TD_PAIRS
-        PANEL_CASE(v16, 7)
-        PANEL_CASE(v16, 8)
-        PANEL_CASE(v16, 9)
-        PANEL_CASE(v16, 10)
-        PANEL_CASE(v16, 11)
-        PANEL_CASE(v16, 12)
+#if defined(TD_PAIRS) || defined(PANEL_32)
+        PANEL_CASES_TO_12(v16)
+#else
+        PANEL_CASES_TO_6(v16)
 #endif
     default:
         break;
     }
 }
 
+#ifdef PANEL_32
+/* Likewise. */
+static inline void panel_32(const panel *p, int64_t rows)
+{
+    switch (rows) {
+        PANEL_CASES_TO_12(v32)
+    default:
+        break;
+    }
+}
+#endif
+
 #ifndef TD_PAIRS
 /* `rows` at most PANEL_ROWS_8. */
 static inline void panel_8(const panel *p, int64_t rows)
 {
     switch (rows) {
-        PANEL_CASE(v8, 1)
-        PANEL_CASE(v8, 2)
-        PANEL_CASE(v8, 3)
-        PANEL_CASE(v8, 4)
-        PANEL_CASE(v8, 5)
-        PANEL_CASE(v8, 6)
-        PANEL_CASE(v8, 7)
-        PANEL_CASE(v8, 8)
-        PANEL_CASE(v8, 9)
-        PANEL_CASE(v8, 10)
-        PANEL_CASE(v8, 11)
-        PANEL_CASE(v8, 12)
+        PANEL_CASES_TO_12(v8)
     default:
         break;
     }

@@ -56,6 +56,32 @@ static inline v16 v16_fma(v16 a, v16 b, v16 c)
 {
     return (v16){_mm512_fmadd_ps(a.v, b.v, c.v)};
 }
+
+/* Thirty-two, of which only what panels need is here. */
+typedef struct v32 {
+    __m512 a, b;
+} v32;
+static inline v32 v32_set(float x)
+{
+    return (v32){_mm512_set1_ps(x), _mm512_set1_ps(x)};
+}
+static inline v32 v32_load(const float *from)
+{
+    return (v32){_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)};
+}
+static inline void v32_store(float *to, v32 x)
+{
+    _mm512_storeu_ps(to, x.a);
+    _mm512_storeu_ps(to + 16, x.b);
+}
+static inline v32 v32_add(v32 a, v32 b)
+{
+    return (v32){_mm512_add_ps(a.a, b.a), _mm512_add_ps(a.b, b.b)};
+}
+static inline v32 v32_fma(v32 a, v32 b, v32 c)
+{
+    return (v32){_mm512_fmadd_ps(a.a, b.a, c.a), _mm512_fmadd_ps(a.b, b.b, c.b)};
+}
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 typedef struct v16 {
