@@ -38,6 +38,13 @@ static bool has_bf16(void)
            (a >> 5 & 1);
 }
 
+/* Intel's VDPBF16PS does no more products in a cycle than its fma of f32, or half as many: it is used where it is asked for. */
+static bool has_slow_pairs(void)
+{
+    unsigned most, b, c, d;
+    return __get_cpuid(0, &most, &b, &c, &d) && b == signature_INTEL_ebx;
+}
+
 /* AMX-TILE and AMX-BF16. The system saves tiles only for a process that has asked for them, which costs nothing until one is used:
  * arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which may be repeated and fails on systems that do not know tiles. */
 static bool has_amx(void)
@@ -46,6 +53,11 @@ static bool has_amx(void)
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1) &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#else
+static bool has_slow_pairs(void)
+{
+    return false;
 }
 #endif
 
@@ -69,7 +81,7 @@ bool td_isa_available(td_isa isa)
 td_isa td_isa_best(void)
 {
     for (int32_t isa = TD_ISA_COUNT - 1; isa > 0; isa--)
-        if (td_isa_available((td_isa)isa))
+        if (td_isa_available((td_isa)isa) && !(isa == TD_ISA_AVX512_BF16 && has_slow_pairs()))
             return (td_isa)isa;
     return TD_ISA_BASELINE;
 }

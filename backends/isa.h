@@ -24,7 +24,7 @@ typedef enum td_isa {
 const char *td_isa_name(td_isa isa);
 /* Whether this build has kernels for it and this processor can run them. */
 bool td_isa_available(td_isa isa);
-/* The best available one. */
+/* The best available one: the fastest. */
 td_isa td_isa_best(void);
 /* What a device that is opened now uses: TANDEM_ISA, or the best. An unknown or unavailable value of TANDEM_ISA is an
  * error that says what is available. */
