@@ -109,9 +109,9 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
     const float *a = p.a, *b = p.b;
     const int64_t *offset = p.offset;
     float *c = p.c;
-    const int64_t piece = panel_piece(rows, PANEL_ROWS_16);
     for (int64_t column = 0, wide = 0; column < columns; column += wide) {
         wide = attention_panel(columns - column);
+        const int64_t piece = panel_piece(rows, wide == 32 ? PANEL_ROWS_32 : PANEL_ROWS_16);
         for (int64_t row = 0; row < rows; row += piece) {
             const int64_t n = rows - row < piece ? rows - row : piece;
             const int64_t begin = diagonal == TERMS_FROM_ROW ? row : 0;

@@ -16,17 +16,18 @@ enum { PANEL_ROWS_8 = 12 };
 #ifndef TD_PAIRS
 #if defined(TD_ISA_avx512)
 #define PANEL_32 /* twice as many columns, two registers of each row: half the loads of a */
-enum { PANEL_ROWS_16 = 12 };
-#else
-enum { PANEL_ROWS_16 = 6 }; /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
 #endif
+enum {
+    PANEL_ROWS_16 = 6,
+    PANEL_ROWS_32 = 12
+}; /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
 #define PANEL_ENTRIES(terms) (terms)
 #define PANEL_ENTRY_OF(term) (term)
 #define PANEL_ADD(vector, a, b, sum) vector##_fma(vector##_set(*(a)), b, sum)
 #else
 /* Panels of pairs (pairs.h): r runs over pairs of terms, and a and b hold these. */
 #include "backends/cpu/kernels/pairs.h"
-enum { PANEL_ROWS_16 = 12 };
+enum { PANEL_ROWS_16 = 12, PANEL_ROWS_32 = 12 };
 #define PANEL_ENTRIES(terms) (((terms) + 1) / 2)
 #define PANEL_ENTRY_OF(term) ((term) / 2)
 #define PANEL_ADD(vector, a, b, sum) vector##_add_pair(a, b, sum)
@@ -80,7 +81,7 @@ typedef struct panel {
 
 PANEL_TILE(v16, PANEL_ROWS_16)
 #ifdef PANEL_32
-PANEL_TILE(v32, PANEL_ROWS_16)
+PANEL_TILE(v32, PANEL_ROWS_32)
 #endif
 #ifndef TD_PAIRS
 PANEL_TILE(v8, PANEL_ROWS_8)
@@ -114,7 +115,7 @@ PANEL_TILE(v8, PANEL_ROWS_8)
 static inline void panel_16(const panel *p, int64_t rows)
 {
     switch (rows) {
-#if defined(TD_PAIRS) || defined(PANEL_32)
+#ifdef TD_PAIRS
         PANEL_CASES_TO_12(v16)
 #else
         PANEL_CASES_TO_6(v16)
@@ -125,7 +126,7 @@ static inline void panel_16(const panel *p, int64_t rows)
 }
 
 #ifdef PANEL_32
-/* Likewise. */
+/* `rows` at most PANEL_ROWS_32. */
 static inline void panel_32(const panel *p, int64_t rows)
 {
     switch (rows) {
