@@ -92,12 +92,13 @@ static void judge_bf16(const td_doctor_facts *facts, report *r)
         return;
     if (strstr(facts->host, "bf16 products"))
         add(r, TD_DOCTOR_OK, "", "bf16 instructions: train.precision: bf16 multiplies with them");
-    else if (facts->avx512_bf16)
-        add(r, TD_DOCTOR_WARN, "unset TANDEM_ISA, or set it to avx512_bf16 or amx_bf16",
-            "bf16 instructions are here and not used");
+    else if (facts->bf16)
+        add(r, TD_DOCTOR_WARN, "unset TANDEM_ISA", "bf16 instructions are here and not used");
     else
         add(r, TD_DOCTOR_OK, "",
-            "no bf16 instructions (AVX512_BF16, AMX): train.precision: bf16 saves memory and traffic, not arithmetic");
+            "no bf16 instructions that are faster than f32 (AMX, or AVX512_BF16 of AMD): train.precision: bf16 saves "
+            "memory "
+            "and traffic, not arithmetic");
 }
 
 static void judge_huge_pages(const td_doctor_facts *facts, report *r)

@@ -14,7 +14,8 @@ typedef struct td_doctor_facts {
     char host[128];                                     /* the cpu device's own words: "avx2 kernels" */
     char library[32];                                   /* "oneDNN 2.6.3"; "" built without it */
     char host_problem[192];                             /* why it cannot be opened, or "" */
-    bool x86, avx2, avx512, avx512_bf16;                /* what the processor has */
+    bool x86, avx2, avx512;                             /* what the processor has */
+    bool bf16;                                          /* and bf16 instructions that are worth it */
     char isa_override[32];                              /* TANDEM_ISA; "" not set */
     char omp_threads[32];                               /* OMP_NUM_THREADS */
     char omp_wait_policy[32];                           /* OMP_WAIT_POLICY */

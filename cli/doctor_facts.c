@@ -106,7 +106,7 @@ static void gather_host(td_doctor_facts *facts)
     facts->x86 = true;
     facts->avx2 = td_isa_available(TD_ISA_AVX2);
     facts->avx512 = td_isa_available(TD_ISA_AVX512);
-    facts->avx512_bf16 = td_isa_available(TD_ISA_AVX512_BF16);
+    facts->bf16 = td_isa_best() >= TD_ISA_AVX512_BF16;
 #endif
 }
 

@@ -164,7 +164,7 @@ td_status *td_key_set_leaving(td_key_set *set, uint32_t now, int64_t *out_slot)
     const int64_t last = now - patience(policy, set->marks.unit_bits); /* of which all may go */
     *out_slot = TD_NO_SLOT;
     advance(set, now);
-    if (policy->live && last > 0)
+    if (policy->live && last >= 0)
         TD_TRY(td_victims_first(&set->oldest, &use, 0, (uint32_t)(last >> set->marks.unit_bits) - set->marks.base,
                                 out_slot));
     for (int32_t p = 0; set->in_part && *out_slot < 0 && p < policy->parts; p++)

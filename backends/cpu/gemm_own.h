@@ -22,7 +22,7 @@ typedef struct td_gemm_piece {
     const void *bias, *mask; /* either may be NULL; the mask is laid out as C is */
     bool bias_is_one, relu;
     uint16_t *rounded; /* where a 16-bit product of one part goes; NULL: nowhere yet, and nothing follows the sums */
-    float *packed;     /* TD_GEMM_PACKED_FLOATS of the piece, 64-byte aligned */
+    float *packed;     /* td_gemm_packed_floats, 64-byte aligned */
 } td_gemm_piece;
 
 /* Pieces are cut at multiples of so many rows: whatever is computed at once of C, in registers or in tiles. */

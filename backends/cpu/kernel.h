@@ -3,8 +3,8 @@
  * A kernel is one constant table in backends/cpu/kernels/<file>.c, exported under TD_KERNEL(<symbol>) and listed once in
  * backends/cpu/kernels.def. Each file is compiled once per instruction set (TD_ISA is baseline, avx2 or avx512), so write
  * plain loops that the compiler can vectorise; the table of the best instruction set is picked at run time. Start from
- * kernels/_template.c. The emulated device runs the very same kernels. A few have a form for processors with bf16 instructions
- * besides (kernels/pairs.h).
+ * kernels/_template.c. The emulated device runs the very same kernels. A few have forms for processors with bf16 instructions
+ * besides (TD_ISA is avx512_bf16 or amx_bf16: kernels/pairs.h, kernels/amx.h).
  *
  *     static td_status *run(const td_kernel_call *call, td_team *team, void *state) { ... }
  *     const td_cpu_kernel TD_KERNEL(relu) = {.op = "relu", .supports = supports, .run = run};

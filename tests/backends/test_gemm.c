@@ -340,11 +340,12 @@ static void test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone(v
     (void)state;
     static const int64_t sizes[] = {1, 2, 13, 64, 65, 257, 512, 700, 1024, 4097, 100000};
     enum { N = sizeof sizes / sizeof sizes[0] };
-    const td_gemm_own_kernels *kernels = td_gemm_own_kernels_of(TD_ISA_BASELINE);
-    for (int m = 0; m < N; m++)
+    const td_gemm_own_kernels by_rows[] = {{.rows = TD_GEMM_OWN_ROWS}, {.rows = TD_GEMM_AMX_ROWS}};
+    for (int m = 0; m < 2 * N; m++)
         for (int n = 0; n < N; n++)
             for (int k = 0; k < N; k++) {
-                td_gemm_shape shape = {.batch = 1, .m = sizes[m], .n = sizes[n], .k = sizes[k]};
+                const td_gemm_own_kernels *kernels = &by_rows[m / N];
+                td_gemm_shape shape = {.batch = 1, .m = sizes[m % N], .n = sizes[n], .k = sizes[k]};
                 int64_t tile_k = td_gemm_own_cut_of(kernels, &shape, &shape, 1).tile_k;
                 for (int32_t threads = 1; threads < 100; threads += 11) {
                     td_gemm_own_cut cut = td_gemm_own_cut_of(kernels, &shape, &shape, threads);

@@ -37,7 +37,7 @@ __attribute__((target("avx512f,avx512vl,avx512bf16"))) static float by_instructi
 
 /* ---- problems ---------------------------------------------------------------------------------------------------------------- */
 
-/* Edges of vectors, blocks, spans (384 numbers; 768 in pairs) and parts of sums; sums of odd length, and of none. */
+/* Edges of vectors, blocks, spans (384 numbers; 768 in pairs, 512 in tiles) and parts of sums; sums of odd length, and of none. */
 static const td_gemm_shape shapes[] = {
     {.batch = 1, .m = 1, .n = 1, .k = 1},
     {.batch = 1, .m = 5, .n = 7, .k = 3, .has_bias = true},

@@ -1,6 +1,7 @@
 /* The CPU kernels of attention, batch norm and layer norm: against the reference kernels, and attention, whose order of sums is
  * its own, the same bits on every instruction set. Heads that are no whole vectors, several blocks of positions, samples beyond
  * what is worked on at once. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -157,12 +158,46 @@ static void test_attention_has_the_same_bits_on_every_instruction_set(void **sta
     td_team_destroy(team);
 }
 
+static bool is_same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i])))
+            return false;
+    return true;
+}
+
+/* Terms that are left out because their factor is zero would be NaN: the same are on every instruction set. */
+static void test_attention_leaves_out_the_same_terms_on_every_instruction_set(void **state)
+{
+    (void)state;
+    static memory expected, found;
+    for (size_t i = 0; i < sizeof expected.qkv / sizeof(float); i++)
+        expected.qkv[i] = (float)((int64_t)(i * 2654435761u >> 8 & 1023) - 512) / 300.0f;
+    for (size_t i = 0; i < sizeof expected.dy / sizeof(float); i++)
+        expected.dy[i] = (float)((int64_t)(i * 40503u >> 4 & 255) - 128) / 100.0f;
+    for (int64_t column = 0; column < HEAD; column++) {
+        expected.qkv[8 * 3 * WIDTH + 2 * WIDTH + column] = INFINITY;            /* v of position 8, of the first head */
+        expected.qkv[(POSITIONS + 70) * 3 * WIDTH + WIDTH + column] = INFINITY; /* k of position 70, next sample */
+        expected.dy[20 * WIDTH + HEAD + column] = INFINITY;
+    }
+    found = expected;
+    attend(TD_ISA_BASELINE, NULL, &expected);
+    assert_true(isfinite(expected.y[0]) && isfinite(expected.y[5 * WIDTH]) && !isfinite(expected.y[8 * WIDTH]));
+    for (int isa = 0; isa < TD_ISA_COUNT; isa++)
+        if (td_isa_available((td_isa)isa)) {
+            attend((td_isa)isa, NULL, &found);
+            assert_true(is_same(found.y, expected.y, sizeof found.y / sizeof *found.y));
+            assert_true(is_same(found.dqkv, expected.dqkv, sizeof found.dqkv / sizeof *found.dqkv));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_agree_with_the_reference),
         cmocka_unit_test(test_gradients_agree_with_finite_differences),
         cmocka_unit_test(test_attention_has_the_same_bits_on_every_instruction_set),
+        cmocka_unit_test(test_attention_leaves_out_the_same_terms_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

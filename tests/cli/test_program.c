@@ -207,7 +207,7 @@ static void test_doctor_names_each_trouble_and_its_fix(void **state)
     assert_non_null(line_about(&facts, "OMP_WAIT_POLICY"));
     facts = healthy();
     assert_non_null(strstr(line_about(&facts, "bf16")->text, "no bf16 instructions"));
-    facts.avx512_bf16 = true;
+    facts.bf16 = true;
     assert_int_equal(line_about(&facts, "bf16")->level, TD_DOCTOR_WARN);
     strcpy(facts.host, "own gemm, avx512 kernels, bf16 products in hardware");
     assert_int_equal(line_about(&facts, "bf16 instructions")->level, TD_DOCTOR_OK);

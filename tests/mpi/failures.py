@@ -140,7 +140,8 @@ def absent():
     """Ranks that wait for others that never come to MPI say who these are, and end."""
     with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
         pathlib.Path(folder, "model.yaml").write_text(MODEL)
-        done = mpirun(2, [TANDEM, "train", "model.yaml", "--set", "ps.deadline=2s", ":", "-n", "1", "sleep", "1000"], cwd=folder)
+        of_three = f'[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 1000; exec "{TANDEM}" train model.yaml --set ps.deadline=2s'
+        done = mpirun(3, ["sh", "-c", of_three], cwd=folder)
         require(re.search(r"not all started within 4 s \(twice ps.deadline\): rank 2 \(process \d+, sleep\) has not come\n", done.stderr)
                 and done.returncode not in (0, None), "nobody says who is missing", done)
 

@@ -102,7 +102,8 @@ static inline int64_t attention_panel(int64_t columns)
     return 16;
 }
 
-/* c [rows, columns] (+)= a b, columns in whole panels. `p` has a, step, offset, b, b_leading, c, c_leading, add. Where entries of
+/* c [rows, columns] (+)= a b, columns in whole panels. Which terms beside the diagonal, all of a zero, are left out must not depend on
+ * the instruction set, for b may be infinite: pieces of rows are everywhere the same there. `p` has a, step, offset, b, b_leading, c, c_leading, add. Where entries of
  * panels are pairs of terms, those beside the diagonal are zero. */
 static inline void attention_multiply(panel p, int64_t rows, int64_t columns, int64_t terms, diagonal_rule diagonal)
 {
@@ -110,8 +111,9 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
     const int64_t *offset = p.offset;
     float *c = p.c;
     for (int64_t column = 0, wide = 0; column < columns; column += wide) {
+        const bool by_row = diagonal == TERMS_TO_ROW || diagonal == TERMS_FROM_ROW;
         wide = attention_panel(columns - column);
-        const int64_t piece = panel_piece(rows, wide == 32 ? PANEL_ROWS_32 : PANEL_ROWS_16);
+        const int64_t piece = panel_piece(rows, wide == 32 && !by_row ? PANEL_ROWS_32 : PANEL_ROWS_16);
         for (int64_t row = 0; row < rows; row += piece) {
             const int64_t n = rows - row < piece ? rows - row : piece;
             const int64_t begin = diagonal == TERMS_FROM_ROW ? row : 0;
@@ -208,7 +210,7 @@ static inline void weigh_row(const attention *a, query_block *q, int64_t row, in
 
 /* ---- gradient ------------------------------------------------------------------------------------------------------------ */
 
-/* Of the scratch of a head: see causal_attention.c. */
+/* Of the scratch of a head: see causal_attention.c. Gradients of queries have room for whole blocks, which tiles write. */
 static inline int64_t head_floats(const attention *a)
 {
     return BLOCK * (2 * a->d + 5 * a->padded + 2 * BLOCK) + a->blocks * BLOCK * a->padded + a->positions;

@@ -14,6 +14,11 @@ enum {
     FINISH_ROWS = GEMM_ROWS < 4 ? GEMM_ROWS : 4
 };
 
+/* A span of A's rows and B's columns fits into what td_gemm_packed_floats says: 16 floats have the terms of a tile's row. */
+_Static_assert(SPAN / 2 <= TD_GEMM_SPAN && TD_GEMM_PACKED_ROWS % AMX_PANEL == 0 &&
+                   TD_GEMM_PACKED_COLUMNS % AMX_PANEL == 0,
+               "packed tiles must fit into the scratch");
+
 /* A block of A's rows over a span of the sum. */
 typedef struct block {
     int64_t row, rows, k, span;
@@ -138,7 +143,7 @@ static void finish_columns(gemm_results to, const float *sums, int64_t rows)
     }
 }
 
-/* The columns from `first` on, fewer than GEMM_COLUMNS. */
+/* The last columns, fewer than GEMM_COLUMNS. */
 static void finish_edge(const gemm_results *to, float *sums, int64_t rows, int64_t columns)
 {
     for (int64_t r = 0; r < rows; r++)

@@ -18,9 +18,9 @@ enum { PANEL_ROWS_8 = 12 };
 #define PANEL_32 /* twice as many columns, two registers of each row: half the loads of a */
 #endif
 enum {
-    PANEL_ROWS_16 = 6,
+    PANEL_ROWS_16 = 6, /* with AVX2 twelve sums, which leaves room for b and a */
     PANEL_ROWS_32 = 12
-}; /* of 16 columns: with AVX2 twelve sums, which leaves room for b and a */
+};
 #define PANEL_ENTRIES(terms) (terms)
 #define PANEL_ENTRY_OF(term) (term)
 #define PANEL_ADD(vector, a, b, sum) vector##_fma(vector##_set(*(a)), b, sum)
