@@ -55,6 +55,13 @@ static void show_line(FILE *stream, bool terminal, const char *line)
     fflush(stream);
 }
 
+/* By a number of steps: these are counted then, rather than those of the epoch. */
+static bool ends_within_an_epoch(const td_progress *progress)
+{
+    return progress->steps_per_epoch > 0 && progress->steps / progress->steps_per_epoch < progress->epochs &&
+           progress->steps != progress->epochs * progress->steps_per_epoch;
+}
+
 static void show(td_progress *progress, int64_t epoch, int64_t batch, int64_t now_ns)
 {
     char rate[TD_UNIT_TEXT], left[32], line[LINE];
@@ -62,10 +69,12 @@ static void show(td_progress *progress, int64_t epoch, int64_t batch, int64_t no
     int64_t done = progress->step - progress->first_step;
     double seconds_left = done > 0 ? elapsed / (double)done * (double)(progress->steps - progress->step) : 0;
     double share = progress->steps > 0 ? 100.0 * (double)progress->step / (double)progress->steps : 0;
+    const bool ends_early = ends_within_an_epoch(progress);
     update_rate(progress, now_ns);
     (void)snprintf(line, sizeof line, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
-                   (long long)epoch + 1, (long long)progress->epochs, (long long)batch + 1,
-                   (long long)progress->steps_per_epoch, share, recent_loss(progress),
+                   (long long)epoch + 1, (long long)progress->epochs,
+                   (long long)(ends_early ? progress->step : batch + 1),
+                   (long long)(ends_early ? progress->steps : progress->steps_per_epoch), share, recent_loss(progress),
                    td_format_count(rate, progress->rate), td_clock_text(seconds_left, left));
     show_line(progress->stream, progress->terminal, line);
     progress->line_open = progress->terminal;

@@ -4,6 +4,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 
+/* Rows after which what is read can be judged to be no data of this kind. */
+enum { FEWEST = 1000 };
+
 static td_status *keep(td_bad_rows *rows, const char *reason)
 {
     if (rows->bad > TD_BAD_ROWS_KEPT)
@@ -15,10 +18,9 @@ static td_status *keep(td_bad_rows *rows, const char *reason)
 
 td_status *td_bad_rows_add(td_bad_rows *rows, const char *path, int64_t line, int32_t column, const char *format, ...)
 {
-    enum { FEWEST = 1000 };
     rows->bad++;
     double seen = (double)(rows->bad + rows->good);
-    bool fatal = (double)rows->bad > rows->share * (seen < FEWEST ? FEWEST : seen);
+    bool fatal = rows->share <= 0 || (seen >= FEWEST && (double)rows->bad > (1 + rows->share) / 2 * seen);
     if (!fatal && rows->bad > TD_BAD_ROWS_KEPT)
         return NULL;
     va_list arguments;

@@ -121,12 +121,32 @@ static void test_parsing_shows_share_rate_and_time_left_after_a_second(void **st
     td_reading_end(&silent);
 }
 
+/* train.steps: 12 of two epochs of 20. */
+static void test_steps_that_end_within_an_epoch_are_counted_themselves(void **state)
+{
+    (void)state;
+    FILE *stream = tmpfile();
+    assert_non_null(stream);
+    td_progress progress = {.stream = stream, .epochs = 2, .steps_per_epoch = 20, .steps = 12, .every = 6};
+    td_progress_start(&progress, 0, 0);
+    for (int64_t step = 0; step < 12; step++)
+        td_progress_step(&progress, 0, step, 50, 0.5f, (step + 1) * 10000000);
+    td_progress_end(&progress);
+    char text[512] = {0};
+    rewind(stream);
+    assert_true(fread(text, 1, sizeof text - 1, stream) > 0);
+    assert_string_equal(text, "epoch 1/2  6/12 steps  50 %  loss 0.5000  5.00 k samples/s  0:00 left\n"
+                               "epoch 1/2  12/12 steps  100 %  loss 0.5000  5.00 k samples/s  0:00 left\n");
+    (void)fclose(stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elsewhere_a_line_comes_every_interval),
         cmocka_unit_test(test_a_terminal_is_rewritten_ten_times_a_second_at_most),
         cmocka_unit_test(test_long_work_says_its_rate_and_what_is_left),
+        cmocka_unit_test(test_steps_that_end_within_an_epoch_are_counted_themselves),
         cmocka_unit_test(test_the_first_steps_of_an_epoch_do_not_count),
         cmocka_unit_test(test_clocks_read_as_clocks),
         cmocka_unit_test(test_parsing_shows_share_rate_and_time_left_after_a_second),
