@@ -136,7 +136,7 @@ static void test_steps_that_end_within_an_epoch_are_counted_themselves(void **st
     rewind(stream);
     assert_true(fread(text, 1, sizeof text - 1, stream) > 0);
     assert_string_equal(text, "epoch 1/2  6/12 steps  50 %  loss 0.5000  5.00 k samples/s  0:00 left\n"
-                               "epoch 1/2  12/12 steps  100 %  loss 0.5000  5.00 k samples/s  0:00 left\n");
+                              "epoch 1/2  12/12 steps  100 %  loss 0.5000  5.00 k samples/s  0:00 left\n");
     (void)fclose(stream);
 }
 
