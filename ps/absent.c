@@ -95,13 +95,15 @@ char *td_absent_ranks(void)
     if (!job || size < 1 || size > TD_COMM_RANKS)
         return NULL;
     look_at_all(job, (int32_t)size, ranks);
+    long elsewhere = 0;
     for (long r = 0; r < size; r++) {
-        const char *comma = text.length ? ", " : "";
-        if (!ranks[r].pid)
-            td_string_format(&text, "%srank %ld has no process here", comma, r);
-        else if (!ranks[r].has_come)
-            td_string_format(&text, "%srank %ld (process %ld, %s) has not come", comma, r, ranks[r].pid, ranks[r].name);
+        elsewhere += !ranks[r].pid;
+        if (ranks[r].pid && !ranks[r].has_come)
+            td_string_format(&text, "%srank %ld (process %ld, %s) has not come", text.length ? ", " : "", r,
+                             ranks[r].pid, ranks[r].name);
     }
+    if (!text.length && elsewhere)
+        td_string_format(&text, "all of this host have come; %ld of %ld ranks have no process here", elsewhere, size);
     if (!text.length)
         return NULL;
     td_status_destroy(td_string_finish(&text, &said));

@@ -6,8 +6,8 @@
 /* What the thread that starts MPI calls itself. */
 #define TD_COMM_THREAD "tandem ranks"
 
-/* "rank 1 (process 4711, sleep) has not come, rank 2 has no process here"; NULL: all that can be seen have come, or nothing can be.
- * The caller frees it (td_free). */
+/* "rank 1 (process 4711, sleep) has not come"; where none such is to be seen, how many ranks have no process on this host: they may be
+ * on others. NULL: all have come, or nothing can be seen. The caller frees it (td_free). */
 char *td_absent_ranks(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "profiler/advice.h"
+#include "tests/profiler/judged.h"
 #include "tests/base/folder.h"
 
 enum { MS = 1000000 };
@@ -68,16 +68,7 @@ static inline void close_job(opened *o)
 
 static inline const td_advice *find(const opened *o, const char *rule)
 {
-    for (int32_t i = 0; i < o->advice.n; i++)
-        if (!strcmp(o->advice.items[i].rule, rule))
-            return &o->advice.items[i];
-    return NULL;
-}
-
-static inline void near(double value, double wanted)
-{
-    if (fabs(value - wanted) > 0.05 * fabs(wanted))
-        fail_msg("%g is not within 5 %% of %g", value, wanted);
+    return find_among(o->advice.items, o->advice.n, rule);
 }
 
 static inline int enter(void **state)

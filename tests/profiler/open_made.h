@@ -4,7 +4,7 @@
 
 #include "tests/profiler/made_trace.h"
 
-#include "profiler/advice.h"
+#include "tests/profiler/judged.h"
 
 static inline const char *path(void)
 {
@@ -38,16 +38,7 @@ static inline void close_made(opened *o)
 
 static inline const td_advice *find(const opened *o, const char *rule)
 {
-    for (int32_t i = 0; i < o->advice.n; i++)
-        if (!strcmp(o->advice.items[i].rule, rule))
-            return &o->advice.items[i];
-    return NULL;
-}
-
-static inline void near(double value, double wanted)
-{
-    if (value < 0.95 * wanted || value > 1.05 * wanted)
-        fail_msg("%g is not within 5 %% of %g", value, wanted);
+    return find_among(o->advice.items, o->advice.n, rule);
 }
 
 #endif

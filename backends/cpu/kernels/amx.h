@@ -68,4 +68,55 @@ static inline void amx_end(void)
 #define amx_add td_amx_add
 #endif
 
+/* ---- four tiles of C, two beside each other and two below: 0 to 3 ------------------------------------------------------------ */
+
+static inline void amx_zero_four(void)
+{
+    amx_zero(0);
+    amx_zero(1);
+    amx_zero(2);
+    amx_zero(3);
+}
+
+/* `leading`: floats between rows. */
+static inline void amx_load_four(const float *c, int64_t leading)
+{
+    const float *below = c + AMX_ROWS * leading;
+    amx_load(0, c, 4 * leading);
+    amx_load(1, c + AMX_ROWS, 4 * leading);
+    amx_load(2, below, 4 * leading);
+    amx_load(3, below + AMX_ROWS, 4 * leading);
+}
+
+static inline void amx_store_four(float *c, int64_t leading)
+{
+    float *below = c + AMX_ROWS * leading;
+    amx_store(0, c, 4 * leading);
+    amx_store(1, c + AMX_ROWS, 4 * leading);
+    amx_store(2, below, 4 * leading);
+    amx_store(3, below + AMX_ROWS, 4 * leading);
+}
+
+/* An operand of a product: bytes between rows of a tile, and between tiles of one and the next AMX_TERMS of the sum. */
+typedef struct amx_operand {
+    const char *data;
+    int64_t stride, step;
+} amx_operand;
+
+/* Two tiles of A, one below the other, times two of B beside each other, over `n` times AMX_TERMS of the sum. Sums wait for each other
+ * four products long, which is what a product takes to end. */
+static inline __attribute__((always_inline)) void amx_add_four(amx_operand a, amx_operand b, int64_t n)
+{
+    for (; n > 0; n--, a.data += a.step, b.data += b.step) {
+        amx_load(4, a.data, a.stride);
+        amx_load(6, b.data, b.stride);
+        amx_load(7, b.data + AMX_ROW_BYTES, b.stride);
+        amx_load(5, a.data + AMX_ROWS * a.stride, a.stride);
+        amx_add(0, 4, 6);
+        amx_add(1, 4, 7);
+        amx_add(2, 5, 6);
+        amx_add(3, 5, 7);
+    }
+}
+
 #endif

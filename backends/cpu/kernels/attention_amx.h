@@ -5,12 +5,10 @@
 #ifndef TANDEM_BACKENDS_CPU_KERNELS_ATTENTION_AMX_H
 #define TANDEM_BACKENDS_CPU_KERNELS_ATTENTION_AMX_H
 
-#include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/kernels/attention_rounded.h"
 #include "backends/cpu/kernels/gemm_amx_pack.h"
-#include "backends/cpu/kernels/narrow.h"
 
 enum {
-    PAIRS = BLOCK / 2,
     WIDTH_UNIT = AMX_TERMS,
     LEAST_WIDTH = AMX_TERMS,
     MOST_WIDTH = 256, /* of rows copied to the stack */
@@ -54,13 +52,6 @@ static inline void pack_columns(const attention *a, const uint16_t *from, int64_
         }
 }
 
-static inline void round_along(float *row)
-{
-    uint16_t rounded[BLOCK];
-    round_to_bf16(row, BLOCK, rounded);
-    memcpy(row, rounded, sizeof rounded);
-}
-
 /* Rows [n, BLOCK] and their transpose, in their place. */
 static inline const float *round_weights(float *rows, int64_t n)
 {
@@ -101,48 +92,27 @@ typedef struct tile_product {
     bool add;
 } tile_product;
 
-enum { TILE_PAIR = 2 * AMX_ROWS };
-
-/* Two tiles by two of c; `terms` from `first` on. */
+/* Two tiles by two of c; terms from `first` on. */
 static inline void multiply_four(const tile_product *p, int64_t row, int64_t column, int64_t first, int64_t end)
 {
-    float *c = p->c + row * p->c_leading + column, *below = c + AMX_ROWS * p->c_leading;
-    const int64_t stride = p->c_leading * (int64_t)sizeof *c;
-    if (p->add) {
-        amx_load(0, c, stride);
-        amx_load(1, c + AMX_ROWS, stride);
-        amx_load(2, below, stride);
-        amx_load(3, below + AMX_ROWS, stride);
-    } else {
-        amx_zero(0);
-        amx_zero(1);
-        amx_zero(2);
-        amx_zero(3);
-    }
-    for (int64_t term = first; term < end; term += AMX_TERMS) {
-        const char *a = p->a + row * p->a_stride + term * 2, *b = p->b + term / 2 * p->b_stride + column * 4;
-        amx_load(4, a, p->a_stride);
-        amx_load(6, b, p->b_stride);
-        amx_load(7, b + AMX_ROW_BYTES, p->b_stride);
-        amx_load(5, a + AMX_ROWS * p->a_stride, p->a_stride);
-        amx_add(0, 4, 6);
-        amx_add(1, 4, 7);
-        amx_add(2, 5, 6);
-        amx_add(3, 5, 7);
-    }
-    amx_store(0, c, stride);
-    amx_store(1, c + AMX_ROWS, stride);
-    amx_store(2, below, stride);
-    amx_store(3, below + AMX_ROWS, stride);
+    float *c = p->c + row * p->c_leading + column;
+    if (p->add)
+        amx_load_four(c, p->c_leading);
+    else
+        amx_zero_four();
+    amx_add_four((amx_operand){p->a + row * p->a_stride + first * 2, p->a_stride, AMX_ROW_BYTES},
+                 (amx_operand){p->b + first / 2 * p->b_stride + column * 4, p->b_stride, AMX_PAIRS * p->b_stride},
+                 (end - first) / AMX_TERMS);
+    amx_store_four(c, p->c_leading);
 }
 
 static inline void multiply_tiles(const tile_product *p, diagonal_rule diagonal)
 {
-    for (int64_t row = 0; row < p->rows; row += TILE_PAIR)
-        for (int64_t column = 0; column < p->columns; column += TILE_PAIR) {
+    for (int64_t row = 0; row < p->rows; row += AMX_PANEL)
+        for (int64_t column = 0; column < p->columns; column += AMX_PANEL) {
             const int64_t first = diagonal == TERMS_FROM_ROW ? row : 0;
-            const int64_t end = diagonal == TERMS_TO_ROW && row + TILE_PAIR < p->terms ? row + TILE_PAIR : p->terms;
-            if (diagonal != COLUMNS_TO_ROW || column < row + TILE_PAIR)
+            const int64_t end = diagonal == TERMS_TO_ROW && row + AMX_PANEL < p->terms ? row + AMX_PANEL : p->terms;
+            if (diagonal != COLUMNS_TO_ROW || column < row + AMX_PANEL)
                 multiply_four(p, row, column, first, end);
         }
 }
@@ -162,7 +132,7 @@ static inline void multiply_scores(const attention *a, const uint16_t *x, int64_
                       .rows = rows,
                       .columns = BLOCK,
                       .terms = a->d};
-    if (rows % TILE_PAIR) {
+    if (rows % AMX_PANEL) {
         memset(copy, 0, (size_t)(BLOCK * a->d) * sizeof *copy);
         for (int64_t i = 0; i < rows; i++)
             memcpy(copy + i * a->d, x + i * step, (size_t)a->d * sizeof *copy);

@@ -2,11 +2,9 @@
 #ifndef TANDEM_BACKENDS_CPU_KERNELS_ATTENTION_PAIRS_H
 #define TANDEM_BACKENDS_CPU_KERNELS_ATTENTION_PAIRS_H
 
-#include "backends/cpu/kernels/attention.h"
-#include "backends/cpu/kernels/narrow.h"
+#include "backends/cpu/kernels/attention_rounded.h"
 
 enum {
-    PAIRS = BLOCK / 2,
     WIDTH_UNIT = 2,
     LEAST_WIDTH = 16, /* narrower ones are hardly worth it, and the scratch has to fit into the other kernel's */
     MOST_WIDTH = INT32_MAX
@@ -41,14 +39,6 @@ static inline void pack_columns(const attention *a, const uint16_t *from, int64_
     for (int64_t i = 0; i < n; i++)
         for (int64_t pair = 0; pair < a->d / 2; pair++)
             memcpy(to + pair * BLOCK + i, from + i * leading + 2 * pair, sizeof *to);
-}
-
-/* A row of BLOCK floats as pairs of neighbours, in its place. */
-static inline void round_along(float *row)
-{
-    uint16_t rounded[BLOCK];
-    round_to_bf16(row, BLOCK, rounded);
-    memcpy(row, rounded, sizeof rounded);
 }
 
 /* Rows [n, BLOCK] as pairs of rows [PAIRS, BLOCK]; `to` may be the rows' own place. */
@@ -94,34 +84,33 @@ static inline const float *round_changes(float *rows, int64_t n, float *down)
     return down;
 }
 
-/* c [rows, padded] (+)= rows of pairs of neighbours, as rounded, times pairs of rows [PAIRS, padded]. */
-static inline void multiply_along(const attention *a, const float *rounded, const float *b, int64_t rows, int64_t terms,
-                                  bool on_diagonal, float *c, bool add)
+static inline void multiply_rounded(const attention *a, const float *rounded, int64_t step, const int64_t *offset,
+                                    const float *b, int64_t rows, int64_t terms, diagonal_rule diagonal, float *c,
+                                    bool add)
 {
     const panel p = {.a = rounded,
-                     .step = BLOCK,
-                     .offset = a->along,
+                     .step = step,
+                     .offset = offset,
                      .b = b,
                      .b_leading = a->padded,
                      .c = c,
                      .c_leading = a->padded,
                      .add = add};
-    attention_multiply(p, rows, a->padded, terms, on_diagonal ? TERMS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, a->padded, terms, diagonal);
+}
+
+/* c [rows, padded] (+)= rows of pairs of neighbours, as rounded, times pairs of rows [PAIRS, padded]. */
+static inline void multiply_along(const attention *a, const float *rounded, const float *b, int64_t rows, int64_t terms,
+                                  bool on_diagonal, float *c, bool add)
+{
+    multiply_rounded(a, rounded, BLOCK, a->along, b, rows, terms, on_diagonal ? TERMS_TO_ROW : WHOLE, c, add);
 }
 
 /* c [rows, padded] (+)= the transpose of what was rounded, times pairs of rows [PAIRS, padded]. */
 static inline void multiply_down(const attention *a, const float *rounded, const float *b, int64_t rows, int64_t terms,
                                  bool on_diagonal, float *c, bool add)
 {
-    const panel p = {.a = rounded,
-                     .step = 1,
-                     .offset = a->down,
-                     .b = b,
-                     .b_leading = a->padded,
-                     .c = c,
-                     .c_leading = a->padded,
-                     .add = add};
-    attention_multiply(p, rows, a->padded, terms, on_diagonal ? TERMS_FROM_ROW : WHOLE);
+    multiply_rounded(a, rounded, 1, a->down, b, rows, terms, on_diagonal ? TERMS_FROM_ROW : WHOLE, c, add);
 }
 
 #endif

@@ -51,36 +51,11 @@ static void pack_b(const td_gemm_piece *piece, int64_t k, int64_t span, char *to
 
 typedef float sums_buffer[AMX_PANEL * AMX_PANEL];
 
-enum { SUMS_STRIDE = AMX_PANEL * 4, SUMS_DOWN = AMX_ROWS * AMX_PANEL };
-
-/* C's four tiles: 0 and 1 beside each other, 2 and 3 below. */
-static void start_sums(const float *sums, bool is_first)
-{
-    amx_zero(0);
-    amx_zero(1);
-    amx_zero(2);
-    amx_zero(3);
-    if (is_first)
-        return;
-    amx_load(0, sums, SUMS_STRIDE);
-    amx_load(1, sums + AMX_ROWS, SUMS_STRIDE);
-    amx_load(2, sums + SUMS_DOWN, SUMS_STRIDE);
-    amx_load(3, sums + SUMS_DOWN + AMX_ROWS, SUMS_STRIDE);
-}
-
 /* A panel of A times one of B over `blocks` of the sum. */
 static void add_panels(const char *a, const char *b, int64_t blocks)
 {
-    for (; blocks; blocks--, a += AMX_BLOCK_BYTES, b += AMX_BLOCK_BYTES) {
-        amx_load(4, a, AMX_ROW_BYTES);
-        amx_load(6, b, 2 * AMX_ROW_BYTES);
-        amx_load(7, b + AMX_ROW_BYTES, 2 * AMX_ROW_BYTES);
-        amx_load(5, a + AMX_TILE_BYTES, AMX_ROW_BYTES);
-        amx_add(0, 4, 6);
-        amx_add(1, 4, 7);
-        amx_add(2, 5, 6);
-        amx_add(3, 5, 7);
-    }
+    amx_add_four((amx_operand){a, AMX_ROW_BYTES, AMX_BLOCK_BYTES}, (amx_operand){b, 2 * AMX_ROW_BYTES, AMX_BLOCK_BYTES},
+                 blocks);
 }
 
 /* Where there are no more than AMX_ROWS rows. */
@@ -93,14 +68,6 @@ static void add_half_panel(const char *a, const char *b, int64_t blocks)
         amx_add(0, 4, 6);
         amx_add(1, 4, 7);
     }
-}
-
-static void end_sums(float *sums)
-{
-    amx_store(0, sums, SUMS_STRIDE);
-    amx_store(1, sums + AMX_ROWS, SUMS_STRIDE);
-    amx_store(2, sums + SUMS_DOWN, SUMS_STRIDE);
-    amx_store(3, sums + SUMS_DOWN + AMX_ROWS, SUMS_STRIDE);
 }
 
 /* ---- what follows them ----------------------------------------------------------------------------------------------------- */
@@ -182,11 +149,14 @@ static void multiply_panels(const td_gemm_piece *piece, const block *at, const p
 {
     _Alignas(64) sums_buffer sums;
     float *to = piece->c + c->row * piece->ldc + c->column;
-    if (at->k)
+    if (at->k == 0) {
+        amx_zero_four();
+    } else {
         copy_rows(to, piece->ldc, sums, AMX_PANEL, c);
-    start_sums(sums, at->k == 0);
+        amx_load_four(sums, AMX_PANEL);
+    }
     (c->rows > AMX_ROWS ? add_panels : add_half_panel)(a, b, amx_blocks(at->span));
-    end_sums(sums);
+    amx_store_four(sums, AMX_PANEL);
     if (piece->rounded && at->k + at->span >= piece->k)
         finish_sums(piece, c, sums);
     else
