@@ -46,11 +46,9 @@ static void describe_node(const td_plan *plan, int32_t id, td_string *text)
 /* What the pass took away or turned. */
 static void describe_rewrites(const td_plan *plan, int64_t first, td_string *text)
 {
-    int32_t n = 0;
-    const td_rewrite *rules = td_rewrites(&n);
     for (int64_t i = first; i < plan->n_rewritten; i++) {
         const td_plan_rewritten *r = &plan->rewritten[i];
-        td_string_format(text, "# %s: %s %s -> %s\n", rules[r->rule].name, r->name, r->op->name, r->into);
+        td_string_format(text, "# %s: %s %s -> %s\n", td_rewrite_of(r->rule)->name, r->name, r->op->name, r->into);
     }
 }
 

@@ -1,18 +1,21 @@
-/* Why an op is where it is, and what became of one that the optimizer took away: see td_plan_explain. */
+/* Why an op is where it is, and what became of one that the optimizer took away: see td_plan_explain. Parameters: explain_value.c. */
+#include "partition/explain.h"
+
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/nearest.h"
-#include "base/string.h"
 #include "base/units.h"
 #include "graph/ops/update_part.h"
 #include "partition/rewrite.h"
 
-/* Ops of the plan, then those that rules took away. */
-static const char *op_name_at(const void *context, int32_t index)
+/* Ops of the plan, those that rules took away, then values. */
+static const char *name_at(const void *context, int32_t index)
 {
     const td_plan *plan = context;
-    int64_t n = plan->graph->n_nodes;
+    const int64_t n = plan->graph->n_nodes, values = n + plan->n_rewritten;
+    if (index >= values)
+        return plan->graph->values[index - values].name;
     return index < n ? plan->graph->nodes[index].name : plan->rewritten[index - n].name;
 }
 
@@ -30,6 +33,31 @@ static int32_t find_group(const td_plan *plan, const char *op)
         }
     }
     return -1;
+}
+
+static int32_t count_members(const td_node *group)
+{
+    int32_t n = 1;
+    for (const char *at = td_attr_string(group->attrs, group->n_attrs, "names", ""); *at; at++)
+        n += *at == ' ';
+    return n;
+}
+
+/* The node of an op of the plan that has this name, on its own or in a group, which is said; -1: none. */
+static int32_t find_node(const td_plan *plan, const char *op, td_string *text)
+{
+    int32_t id = td_name_map_get(&plan->graph->node_names, op);
+    if (id >= 0)
+        return id;
+    id = find_group(plan, op);
+    if (id < 0)
+        return id;
+    const td_node *group = &plan->graph->nodes[id];
+    td_string_format(text,
+                     "%s is one of the %d parts of \"%s\": ops of one kind in one subgraph share one call, and so the "
+                     "threads\n",
+                     op, count_members(group), group->name);
+    return id;
 }
 
 static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
@@ -67,12 +95,10 @@ static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_stri
 /* What rules made of the op that has this name, and of those that it does the work of. */
 static void explain_rewrites(const td_plan *plan, const char *op, td_string *text)
 {
-    int32_t n_rules = 0;
-    const td_rewrite *rules = td_rewrites(&n_rules);
     const td_plan_rewritten *was = td_plan_find_rewritten(plan, op);
     if (was)
-        td_string_format(text, "  it was written as %s; rule %s: %s\n", was->op->name, rules[was->rule].name,
-                         rules[was->rule].summary);
+        td_string_format(text, "  it was written as %s; rule %s: %s\n", was->op->name, td_rewrite_of(was->rule)->name,
+                         td_rewrite_of(was->rule)->summary);
     bool any = false;
     for (int64_t i = 0; i < plan->n_rewritten; i++) {
         const td_plan_rewritten *other = &plan->rewritten[i];
@@ -140,36 +166,56 @@ static td_status *explain_node(const td_plan *plan, int32_t id, td_string *text)
 /* An op that is not in the plan any more, then what has its work now. */
 static td_status *explain_rewritten(const td_plan *plan, const td_plan_rewritten *gone, td_string *text)
 {
-    int32_t n_rules = 0, id = -1;
-    const td_rewrite *rules = td_rewrites(&n_rules);
+    int32_t id = -1;
     while (gone && id < 0) {
+        const td_rewrite *rule = td_rewrite_of(gone->rule);
         td_string_format(text, "%s (%s) is \"%s\" now; rule %s: %s\n", gone->name, gone->op->name, gone->into,
-                         rules[gone->rule].name, rules[gone->rule].summary);
-        id = td_name_map_get(&plan->graph->node_names, gone->into);
-        if (id < 0)
-            id = find_group(plan, gone->into);
+                         rule->name, rule->summary);
+        id = find_node(plan, gone->into, text);
         gone = td_plan_find_rewritten(plan, gone->into);
     }
     return id < 0 ? NULL : explain_node(plan, id, text);
+}
+
+static td_status *explain_op(const td_plan *plan, int32_t id, td_string *text)
+{
+    TD_TRY(explain_node(plan, id, text));
+    const int32_t half = plan->graph->nodes[id].settles ? find_other_half(plan, id) : -1;
+    return half < 0 ? NULL : explain_node(plan, half, text);
+}
+
+static td_status *unknown(const td_plan *plan, const char *name)
+{
+    const int64_t n = plan->graph->n_nodes + plan->n_rewritten + plan->graph->n_values;
+    char meant[TD_MEANT];
+    return TD_ERROR(TD_NOT_FOUND, "the plan has no op or parameter \"%s\"%s", name,
+                    td_meant(meant, name, td_nearest(name, (int32_t)n, name_at, plan))[0]
+                        ? meant
+                        : " (tandem plan CONFIG --json names all)");
+}
+
+/* By name: an op or a parameter, an op that has gone, what ops make, and at last the parameters of a layer. */
+static td_status *explain(const td_plan *plan, const char *name, td_string *text)
+{
+    const int32_t value = td_name_map_get(&plan->graph->value_names, name);
+    const bool is_source =
+        value >= 0 && plan->graph->values[value].producer < 0; /* groups name those that they read, too */
+    const int32_t id = is_source ? -1 : find_node(plan, name, text);
+    if (id >= 0)
+        return explain_op(plan, id, text);
+    const td_plan_rewritten *gone = td_plan_find_rewritten(plan, name);
+    if (gone)
+        return explain_rewritten(plan, gone, text);
+    if (value >= 0)
+        td_explain_value(plan, value, text);
+    return value >= 0 || td_explain_layer(plan, name, text) ? NULL : unknown(plan, name);
 }
 
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)
 {
     td_string text = {0};
     *out_text = NULL;
-    int32_t id = td_name_map_get(&plan->graph->node_names, op);
-    if (id < 0)
-        id = find_group(plan, op);
-    const td_plan_rewritten *gone = id < 0 ? td_plan_find_rewritten(plan, op) : NULL;
-    if (id < 0 && !gone) {
-        const char *nearest = td_nearest(op, (int32_t)(plan->graph->n_nodes + plan->n_rewritten), op_name_at, plan);
-        char meant[TD_MEANT];
-        return TD_ERROR(TD_NOT_FOUND, "the plan has no op \"%s\"%s", op,
-                        td_meant(meant, op, nearest)[0] ? meant : " (tandem plan CONFIG --json names all)");
-    }
-    td_status *status = gone ? explain_rewritten(plan, gone, &text) : explain_node(plan, id, &text);
-    if (!status && id >= 0 && plan->graph->nodes[id].settles && find_other_half(plan, id) >= 0)
-        status = explain_node(plan, find_other_half(plan, id), &text);
+    td_status *status = explain(plan, op, &text);
     if (status) {
         td_string_deinit(&text);
         return status;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "partition/plan.h"
+#include "partition/rewrite.h"
 
 /* ---- dropping ------------------------------------------------------------------------------------------------------------ */
 
@@ -72,6 +72,8 @@ static void move_places(td_plan *plan, const int32_t *map, int64_t n_values, con
         plan->values[v] = (td_plan_value){.device = -1, .root = -1, .table = -1};
         if (map[v] >= 0)
             plan->values[map[v]] = value;
+        else
+            td_free(value.cause);
     }
 }
 
@@ -109,7 +111,8 @@ td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node
     td_plan_rewritten *entry = &plan->rewritten[plan->n_rewritten];
     *entry = (td_plan_rewritten){td_strdup(node->name), td_strdup(into), node->op, rule};
     plan->n_rewritten++; /* from here on the plan frees it */
-    plan->rewrites[rule]++;
+    if (rule != TD_BY_OFFLOAD)
+        plan->rewrites[rule]++;
     if (!entry->name || !entry->into)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for what became of \"%s\"", node->name);
     return td_name_map_put(&plan->rewritten_names, entry->name, (int32_t)plan->n_rewritten - 1);

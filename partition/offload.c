@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "partition/offload.h"
+#include "partition/rewrite.h"
 
 static td_status *no_memory(const td_plan *plan, int32_t parameter)
 {
@@ -200,6 +201,21 @@ static void count_uses(const td_plan *plan, const bool *keep, int32_t *uses)
         uses[plan->loss]++;
 }
 
+/* The update of the parameter that a casting or clipping op was for does what it did. */
+static td_status *note_left_over(td_plan *plan, const td_node *node)
+{
+    const td_value_info *made = &plan->graph->values[node->outputs[0]], *values = plan->graph->values;
+    const int32_t parameter = made->parameter >= 0 ? made->parameter : node->inputs[0];
+    char *update = td_format("%s/update", values[parameter].name);
+    if (!update)
+        return no_memory(plan, parameter);
+    td_status *status = td_name_map_get(&plan->graph->node_names, update) >= 0 /* not where it only evaluates */
+                            ? td_plan_note_rewrite(plan, TD_BY_OFFLOAD, node, update)
+                            : NULL;
+    td_free(update);
+    return status;
+}
+
 /* Folded updates go, and the casts and clippings that nobody reads any more, one after the other. */
 static td_status *drop_left_over(td_plan *plan, const td_folded *folded)
 {
@@ -219,6 +235,7 @@ static td_status *drop_left_over(td_plan *plan, const td_folded *folded)
         for (int32_t n = 0; n < graph->n_nodes; n++) {
             if (!keep[n] || !is_unread(plan, uses, &graph->nodes[n]))
                 continue;
+            TD_TRY_OR(status, done, note_left_over(plan, &graph->nodes[n]));
             keep[n] = keep_value[graph->nodes[n].outputs[0]] = false;
             changed = true;
         }

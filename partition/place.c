@@ -201,18 +201,26 @@ static td_status *place_view(td_plan *plan, const td_plan_request *request, int3
 
 /* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
 
-static void place_parameter(td_plan *plan, const td_plan_request *request, int32_t value, const int32_t *reader)
+static td_status *put_parameter(td_plan *plan, int32_t value, int32_t site, char *cause)
+{
+    plan->values[value].device = site;
+    return set_cause(&plan->values[value].cause, cause);
+}
+
+static td_status *place_parameter(td_plan *plan, const td_plan_request *request, int32_t value, int32_t reader)
 {
     const char *name = plan->graph->values[value].name;
-    int32_t site = request->home ? request->home(request->home_context, name) : -1;
+    const int32_t home = request->home ? request->home(request->home_context, name) : -1;
     const td_option_entry *rule = td_place_rule_of(request, name);
-    if (site < 0 && reader[value] >= 0 && td_op_is_lookup(plan->graph->nodes[reader[value]].op))
-        site = plan->nodes[reader[value]].device;
-    if (site < 0 && rule)
-        site = find(plan, rule->value);
-    if (site < 0 && reader[value] >= 0)
-        site = plan->nodes[reader[value]].device;
-    plan->values[value].device = site >= 0 ? site : plan->standard;
+    if (home >= 0)
+        return put_parameter(plan, value, home, td_strdup("the store has it there"));
+    if (rule && (reader < 0 || !td_op_is_lookup(plan->graph->nodes[reader].op)))
+        return put_parameter(plan, value, find(plan, rule->value), td_format("%s says so", rule->cause));
+    if (reader >= 0)
+        return put_parameter(
+            plan, value, plan->nodes[reader].device,
+            td_format("\"%s\" reads it there (%s)", plan->graph->nodes[reader].name, plan->nodes[reader].cause));
+    return put_parameter(plan, value, plan->standard, td_strdup("default device"));
 }
 
 /* Sums of a parameter's gradients of one micro-batch are made where they are, so that one gradient crosses; sums over micro-batches,
@@ -225,17 +233,18 @@ static int32_t follow_parameter(const td_plan *plan, const td_node *node, int32_
                                                         : plan->values[parameter].device;
 }
 
-static void place_sources(td_plan *plan, const td_plan_request *request, const int32_t *reader)
+static td_status *place_sources(td_plan *plan, const td_plan_request *request, const int32_t *reader)
 {
     const td_graph *graph = plan->graph;
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].class == TD_CLASS_PARAMETER)
-            place_parameter(plan, request, v, reader);
+            TD_TRY(place_parameter(plan, request, v, reader[v]));
         else if (graph->values[v].class == TD_CLASS_INPUT)
             plan->values[v].device = plan->host;
         else if (graph->values[v].class == TD_CLASS_SCALAR)
             plan->values[v].device = -1;
     }
+    return NULL;
 }
 
 static td_status *place_sources_and_casts(td_plan *plan, const td_plan_request *request)
@@ -243,8 +252,9 @@ static td_status *place_sources_and_casts(td_plan *plan, const td_plan_request *
     int32_t *reader = NULL;
     TD_TRY(TD_NEW(reader, plan->graph->n_values + 1));
     td_place_find_readers(request, plan->graph, reader);
-    place_sources(plan, request, reader);
-    td_status *status = td_place_offloaded(plan, request);
+    td_status *status = place_sources(plan, request, reader);
+    if (!status)
+        status = td_place_offloaded(plan, request);
     if (!status)
         status = td_place_casts(plan, request, reader);
     td_free(reader);

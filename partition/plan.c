@@ -41,6 +41,8 @@ void td_plan_release(td_plan *plan)
         return;
     for (int64_t i = 0; i < plan->nodes_capacity; i++)
         td_free(plan->nodes[i].cause);
+    for (int64_t i = 0; i < plan->values_capacity; i++)
+        td_free(plan->values[i].cause);
     for (int32_t i = 0; plan->clusters && i < plan->n_clusters; i++)
         cluster_deinit(&plan->clusters[i]);
     for (int32_t i = 0; i < plan->n_groups; i++)

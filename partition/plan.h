@@ -37,6 +37,7 @@ enum { TD_ALIGNMENT = 64, TD_BLOCK = 1024 };
 
 typedef struct td_plan_value {
     int32_t device; /* -1: a scalar, everywhere */
+    char *cause;    /* of a parameter: why it is where it is read; else NULL */
     td_storage storage;
     int32_t root;        /* of TD_ALIAS and TD_PREVIOUS */
     bool doubled;        /* one block per step parity, so the next step may fill its own while this one is read */
@@ -103,11 +104,11 @@ typedef struct td_plan_group {
     int32_t pending;      /* likewise, of the window before: for updates that are made late */
 } td_plan_group;
 
-/* An op of the user's graph (or of its gradient) that a rule of the optimizer took away or turned into another op. */
+/* An op of the user's graph (or of its gradient) that a rule of the optimizer, or the pass offload, took away or turned into another. */
 typedef struct td_plan_rewritten {
     char *name, *into; /* into: the op or value that has its work now; its own name where it was turned */
     const td_op *op;   /* what it was */
-    int32_t rule;      /* of td_rewrites */
+    int32_t rule;      /* see td_rewrite_of */
 } td_plan_rewritten;
 
 typedef struct td_plan_arena {

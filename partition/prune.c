@@ -133,6 +133,8 @@ td_status *td_plan_compact(td_plan *plan, const bool *keep, const bool *keep_val
         plan->values[v] = (td_plan_value){.device = -1, .root = -1, .table = -1};
         if (map[v] >= 0)
             plan->values[map[v]] = value;
+        else
+            td_free(value.cause);
     }
     td_plan_renumber(plan, map);
     td_free(map);

@@ -22,6 +22,14 @@ const td_rewrite *td_rewrites(int32_t *out_n)
     return rules;
 }
 
+const td_rewrite *td_rewrite_of(int32_t rule)
+{
+    static const td_rewrite by_offload = {
+        "offloaded_update", TD_O0,
+        "an offloaded update widens, sums and clips its gradient and copies its parameter out in one pass", NULL};
+    return rule == TD_BY_OFFLOAD ? &by_offload : &rules[rule];
+}
+
 /* ---- room ---------------------------------------------------------------------------------------------------------------- */
 
 static td_status *grow(void *array_pointer, int64_t from, int64_t to, size_t size)

@@ -56,6 +56,9 @@ enum {
 
 /* The table; *out_n rules. */
 const td_rewrite *td_rewrites(int32_t *out_n);
+/* A rule by its number. TD_BY_OFFLOAD: what the pass offload makes part of an update, at any level and uncounted. */
+enum { TD_BY_OFFLOAD = -1 };
+const td_rewrite *td_rewrite_of(int32_t rule);
 
 /* `value` takes the place of the node's one output. *out_changed stays false where their types differ. */
 td_status *td_rewrite_as(td_rewriter *r, int32_t node, int32_t value, bool *out_changed) TD_MUST_USE;

@@ -346,8 +346,9 @@ void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *ou
 /* The name of an output, in the order of td_step_report.outputs: its value's, or "<parameter>:gradient"; NULL beyond the last. */
 const char *td_plan_output_name(const td_plan *plan, int32_t index);
 
-/* All facts as JSON (stable names: see docs/plan.md), Graphviz text, why an op is where it is, the state after a pass. Text is
- * the caller's: td_text_free. Unknown names are errors that name the nearest. */
+/* All facts as JSON (stable names: see docs/plan.md), Graphviz text, the state after a pass, and why an op (one that was
+ * grouped or taken away, too) or a parameter is where it is, or all parameters of a layer ("table.3"). Text is the caller's: td_text_free.
+ * Unknown names are errors that name the nearest. */
 td_status *td_plan_json(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_dot(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text) TD_MUST_USE;

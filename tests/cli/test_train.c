@@ -332,6 +332,9 @@ static void test_plan_shows_what_and_why(void **state)
     assert_non_null(strstr(out, "emulated"));
     SUCCEED("plan", "x.yaml", "--explain", "table.1/bag");
     assert_non_null(strstr(out, "runs on cpu\n  because rule \"table.*\" (x.yaml:4)"));
+    SUCCEED("plan", "x.yaml", "--explain", "table.1"); /* its parameters */
+    assert_non_null(strstr(out, "table.1.weight (parameter f32["));
+    assert_non_null(strstr(out, "lives on cpu\n  because \"table.1/bag\" reads it there (rule \"table.*\" (x.yaml:4)"));
     SUCCEED("plan", "x.yaml", "--json");
     json_t *json = json_loads(out, 0, NULL);
     assert_non_null(json);

@@ -82,7 +82,14 @@ static void test_bags_are_written_into_their_concat_and_tables_updated_together(
     assert_int_equal(count(dump, " concat "), 0);
     assert_int_equal(count(dump, " slice "), 0);
     assert_ok(td_plan_explain(m.plan, "bag_b", &text)); /* still known by its name */
+    assert_non_null(strstr(text, "bag_b is one of the 3 parts of \"side_by_side+2\": "));
     assert_non_null(strstr(text, "runs on cpu"));
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "numbers", &text)); /* a part that is no op */
+    assert_non_null(strstr(text, "numbers (input f32[B<=8, 2], 64 B) comes with each batch"));
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "side_by_side", &text));
+    assert_non_null(strstr(text, "is made by side_by_side+2 on cpu"));
     td_text_free(text);
     close_model(&m, dump);
 }

@@ -240,7 +240,18 @@ static void test_small_parameters_share_a_dispatch(void **state)
     assert_ok(model_plan(&m, td_linear(td_tanh(td_linear(m.x, 7, "a")), 1, "top")));
     assert_int_equal(count_ops_on_host(m.plan, "update_mixed"), 1);
     assert_ok(td_plan_explain(m.plan, "top.bias/update", &text));
+    assert_contains(text, "top.bias/update is one of the 4 parts of \"a.bias/update+3\": ");
     assert_contains(text, "offload.optimizer is cpu");
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "top.bias/clip", &text)); /* a part of that */
+    assert_contains(text, "top.bias/clip (clip_gradient) is \"top.bias/update\" now; rule offloaded_update: ");
+    assert_contains(text, "top.bias/update is one of the 4 parts of");
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "top.bias", &text));
+    assert_contains(
+        text, "lives on cpu\n  because its update runs there (offload.optimizer is cpu)\n  forward is on accel: ");
+    assert_contains(text, "  its state, 4 B beside it: top.bias/acc\n");
+    assert_contains(text, "  on accel: top.bias@accel (replica f32[1], 4 B)\n    read by top/linear");
     td_text_free(text);
     model_end(&m);
 }

@@ -336,9 +336,43 @@ static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void *
     assert_contains(text, "top/linear (linear) runs on accel\n  because default device\n");
     assert_contains(text, "on cpu it would take about");
     td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "top", &text)); /* the parameters of a layer */
+    assert_contains(text, "top.weight (parameter f32[1, 4], 16 B) lives on accel\n"
+                          "  because \"top/linear\" reads it there (default device)\n");
+    assert_contains(text, "top.bias (parameter f32[1], 4 B) lives on accel");
+    assert_contains(text, "  written by top.bias/update\n");
+    td_text_free(text);
+    assert_error(td_plan_explain(m.plan, "top.weigth", &text), TD_NOT_FOUND, "did you mean \"top.weight\"?");
     assert_error(td_plan_explain(m.plan, "top/liner", &text), TD_NOT_FOUND,
-                 "the plan has no op \"top/liner\"; did you mean \"top/linear\"?");
+                 "the plan has no op or parameter \"top/liner\"; did you mean \"top/linear\"?");
     assert_null(text);
+    model_end(&m);
+}
+
+static void test_explain_says_why_a_parameter_is_where_it_is(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_place(&m.options, "table*", "cpu");
+    td_place(&m.options, "top.bias", "cpu");
+    td_value ids = td_input(m.graph, "ids", TD_I64, TD_SHAPE(td_extent(m.graph, "B", 8), 3));
+    td_value table = td_parameter(m.graph, "table.weight", TD_F32, TD_SHAPE(100, 4), td_init_uniform(0.1));
+    assert_ok(model_plan(&m, td_linear(td_name(td_embedding_bag(table, ids, TD_SUM), "bag"), 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "table.weight", &text));
+    assert_contains(
+        text, "table.weight (parameter f32[100, 4], 1.56 KiB) lives on cpu\n  because \"bag\" reads it there (the rule "
+              "\"table*\" of its table says so)\n");
+    assert_contains(text, "  read by bag");
+    assert_contains(text, "  written by table.weight/update_rows");
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "top.bias", &text));
+    assert_contains(text, "lives on cpu\n  because the rule \"top.bias\" says so\n");
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "ids", &text));
+    assert_contains(text, "comes with each batch, on the host\n  read by bag");
+    td_text_free(text);
     model_end(&m);
 }
 
@@ -396,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_devices_come_before_the_first_plan),
         cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
+        cmocka_unit_test(test_explain_says_why_a_parameter_is_where_it_is),
         cmocka_unit_test(test_the_text_of_passes_is_kept_when_asked),
         cmocka_unit_test(test_an_unknown_pass_is_refused_with_the_list_of_passes),
     };
