@@ -78,7 +78,8 @@ td_status *td_arguments_config(const td_arguments *arguments, td_config **out_co
 int td_program(int argc, char **argv, FILE *out, FILE *errors);
 /* What ends a command, as td_program says it at the end: where that would be too late. */
 void td_program_say(const td_status *status, FILE *errors);
-/* 0, 1, 2, 3 or 130. */
+/* 0, 1, 2, 3 or TD_EXIT_INTERRUPTED. */
+enum { TD_EXIT_INTERRUPTED = 130 };
 int td_exit_code(const td_status *status);
 
 #define TD_OPTION_SET                                                                                                  \

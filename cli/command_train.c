@@ -15,7 +15,7 @@
 #include "cli/profiling.h"
 #include "cli/train_job.h"
 
-static td_status *train(td_train_job *j)
+static td_status *train_until_signal(td_train_job *j)
 {
     td_record_worker = j->distributed.job ? (uint32_t)(td_job_worker(j->distributed.job) + 1) : 0;
     TD_TRY(td_train_prepare(j));
@@ -39,6 +39,14 @@ static td_status *train(td_train_job *j)
     if (status)
         return td_train_explain(j, status);
     return j->distributed.leads ? td_train_report(j) : NULL;
+}
+
+static td_status *train(td_train_job *j)
+{
+    td_status *status = train_until_signal(j);
+    if (!j->training.is_further)
+        td_training_release_signals(); /* where it did not come to a step */
+    return status;
 }
 
 /* What is gone with a plan: everything but the run's folder and what is known of its checkpoints. */

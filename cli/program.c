@@ -49,7 +49,7 @@ int td_exit_code(const td_status *status)
     case TD_DOES_NOT_FIT:
         return 3;
     case TD_CANCELLED:
-        return 130;
+        return TD_EXIT_INTERRUPTED;
     default:
         return 1;
     }

@@ -137,6 +137,8 @@ static td_status *find_beginning(td_train_job *j)
     j->training.marks = (td_saved_marks){TD_SAVED_NONE, TD_SAVED_NONE};
     if (!j->resumed) /* before there is a folder: the file may be refused */
         TD_TRY(td_weights_import(j->setup.root, j->training.store));
+    if (!j->distributed.job)
+        td_training_catch_signals(); /* what has a folder ends as a run does */
     TD_TRY(choose_folders(j));
     if (!j->resumed)
         return NULL;
@@ -173,9 +175,15 @@ static td_status *check_steps(const td_train_job *j)
 {
     if (j->setup.steps > 0)
         return NULL;
-    int64_t rows = td_dataset_schema(j->setup.dataset)->train_rows;
-    if (!rows)
-        return TD_SECTION_ERROR(j->setup.root, "data", "there is no row to train on");
+    const td_schema *schema = td_dataset_schema(j->setup.dataset);
+    const int64_t rows = schema->train_rows;
+    if (!rows) /* files without any were refused when they were read */
+        return td_status_help(TD_SECTION_ERROR(j->setup.root, "data.train_share",
+                                               "data.train_share: %g of the %s of %s leaves none to train on",
+                                               td_section_float(j->setup.root, "data.train_share"),
+                                               TD_COUNTED(schema->test_rows, "row"),
+                                               td_section_string(j->setup.root, "data.train")),
+                              "try: data.train_share: 1, or a data.test of its own");
     return td_status_help(TD_SECTION_ERROR(j->setup.root, "data.drop_remainder",
                                            "of %s no batch of %lld can be made, and short batches are left out",
                                            TD_COUNTED(rows, "row"), (long long)j->setup.batch),
@@ -214,6 +222,8 @@ static td_status *begin_files(td_train_job *j)
 
 td_status *td_train_prepare(td_train_job *j)
 {
+    if (!j->distributed.job) /* mpirun ends the ranks of a job that cannot begin, and they do not speak of that */
+        td_training_catch_early_signals();
     TD_TRY(td_setup_open_worker(j->config, &j->distributed, &j->setup));
     if (!j->setup.dataset)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");

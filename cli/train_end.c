@@ -52,8 +52,10 @@ static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, con
 
 td_status *td_train_interrupted(const td_train_job *j)
 {
-    td_status *status = TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(),
-                                 (long long)j->training.steps, (long long)j->setup.steps);
+    const long long done = (long long)j->training.steps, all = (long long)j->setup.steps;
+    td_status *status = done
+                            ? TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(), done, all)
+                            : TD_ERROR(TD_CANCELLED, "%s before step 1 of %lld", td_training_stop_reason(), all);
     if (!j->distributed.leads)
         return status;
     if (!j->training.last_checkpoint)

@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/command.h"
 #include "cli/run_directory.h"
 
 /* ---- signals ---------------------------------------------------------------------------------------------------------- */
@@ -46,19 +48,56 @@ void td_training_stops(td_job *job)
     atomic_store(&running_job, job);
 }
 
-void td_training_catch_signals(void)
+static void (*handler)(int); /* NULL: none of this file's */
+static bool early_clears;
+
+/* With what a handler may call. */
+static void write_error(const char *text)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    caught = 0;
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+/* Nothing has begun that would have to be ended well. */
+static void on_early_signal(int number)
+{
+    caught = number;
+    write_error(early_clears ? "\r\033[Ktandem: " : "tandem: "); /* a line of progress may be there */
+    write_error(td_training_stop_reason());
+    write_error(" before the first step: no run was begun\n");
+    _exit(TD_EXIT_INTERRUPTED);
+}
+
+static void catch_with(void (*next)(int))
+{
+    const struct sigaction action = {.sa_handler = next, .sa_flags = SA_RESTART};
     for (int i = 0; i < N_SIGNALS; i++) {
-        sigaction(caught_signals[i], NULL, &actions_before[i]);
+        if (!handler)
+            sigaction(caught_signals[i], NULL, &actions_before[i]);
         if (actions_before[i].sa_handler != SIG_IGN) /* as under nohup */
             sigaction(caught_signals[i], &action, NULL);
     }
+    handler = next;
+}
+
+void td_training_catch_early_signals(void)
+{
+    early_clears = isatty(STDERR_FILENO);
+    catch_with(on_early_signal);
+}
+
+void td_training_catch_signals(void)
+{
+    if (handler == on_signal)
+        return;
+    caught = 0;
+    catch_with(on_signal);
 }
 
 void td_training_release_signals(void)
 {
+    if (!handler)
+        return;
+    handler = NULL;
     bool unread = caught == SIGPIPE; /* what is still to be said must not end the process before it is said elsewhere */
     for (int i = 0; i < N_SIGNALS; i++)
         if (!unread || caught_signals[i] != SIGPIPE)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "data/cache.h"
 #include "data/fill.h"
 #include "data/reader.h"
@@ -113,6 +114,27 @@ static td_status *read_cached(const td_reader *reader, const td_dataset_options 
     return status;
 }
 
+static td_status *no_rows(const td_dataset *dataset, const char *path, const char *help)
+{
+    const char *before = dataset->reader->before_rows;
+    const int64_t bad = dataset->counts.bad_rows;
+    td_status *status =
+        TD_ERROR(TD_DATA_ERROR, "%s: it has no rows%s%s%s%s", path, before ? " after its " : "", before ? before : "",
+                 bad ? " but bad ones: " : "", bad ? TD_COUNTED(bad, "bad row") : "");
+    return td_status_help(status, "%s", help);
+}
+
+/* A part may be empty because of how rows were split, which is the caller's to judge, but not for want of any in its file. */
+static td_status *check_rows(const td_dataset_options *options, const td_dataset *dataset)
+{
+    const td_schema *schema = &dataset->schema;
+    if (!schema->train_rows && (options->test || !schema->test_rows))
+        return no_rows(dataset, options->train, "data.train: name a file that has some");
+    if (!schema->test_rows && options->test)
+        return no_rows(dataset, options->test, "data.test: name a file that has some, or leave it out");
+    return NULL;
+}
+
 static td_status *open_with(const td_reader *reader, const td_dataset_options *options, td_dataset *dataset)
 {
     TD_TRY(check_common(options));
@@ -122,7 +144,11 @@ static td_status *open_with(const td_reader *reader, const td_dataset_options *o
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: format %s needs a file (data.train)", reader->name);
     if (reader->read)
         TD_TRY(options->cache ? read_cached(reader, options, dataset) : reader->read(options, dataset));
+    if (reader->read)
+        TD_TRY(check_rows(options, dataset));
     TD_TRY(reader->describe(options, dataset));
+    if (!reader->read && options->train) /* it knows its rows only now */
+        TD_TRY(check_rows(options, dataset));
     dataset->schema.fields = dataset->fields;
     dataset->counts.rows = dataset->schema.train_rows + dataset->schema.test_rows;
     return NULL;

@@ -59,6 +59,11 @@ static td_status *read_dims(gzFile file, const char *path, int64_t most, td_idx 
 static td_status *read_header(gzFile file, const char *path, int32_t least_rank, int32_t most_rank, td_idx *out)
 {
     uint8_t magic[4];
+    if (gzread(file, magic, 1) == 0) /* an error is seen below */
+        return td_status_help(TD_ERROR(TD_DATA_ERROR, "%s: it is empty: no IDX header and no rows", path),
+                              "data.train and data.test: name files that have some");
+    if (gzrewind(file) != 0)
+        return read_error(file, path);
     TD_TRY(read_bytes(file, path, magic, 4));
     if (magic[0] || magic[1])
         return TD_ERROR(TD_DATA_ERROR, "%s: this is no IDX file: it begins with %d, %d instead of two zeros", path,

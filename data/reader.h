@@ -11,6 +11,7 @@
 
 struct td_reader {
     const char *name, *summary;
+    const char *before_rows; /* what a file may begin with that is no row, for messages; NULL: nothing */
     /* The format's own defaults, on top of the common ones. */
     void (*defaults)(td_dataset_options *options);
     /* Refuses options that make no sense, before any file is touched. */

@@ -188,7 +188,8 @@ static td_status *read_header(td_parse *parse)
     bool end;
     TD_TRY(td_text_next_csv(&parse->text, parse->csv, &header, &end));
     if (end)
-        return TD_ERROR(TD_DATA_ERROR, "%s: empty; a CSV file begins with a header line", parse->text.path);
+        return TD_ERROR(TD_DATA_ERROR, "%s: empty; a CSV file begins with a header line, and rows follow it",
+                        parse->text.path);
     int64_t most = 1;
     for (int64_t i = 0; i < header.length; i++)
         most += header.data[i] == parse->csv;
@@ -369,6 +370,7 @@ static td_status *describe(const td_dataset_options *options, td_dataset *datase
 const td_reader td_reader_csv = {
     .name = "csv",
     .summary = "CSV with a header: numeric and categorical columns, crosses, a label",
+    .before_rows = "header line",
     .check = check,
     .read = read_dataset,
     .describe = describe,

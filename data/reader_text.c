@@ -117,6 +117,9 @@ static td_status *read_text(const td_dataset_options *options, text_data *data)
     data->context = options->context;
     data->test_windows = options->test_windows;
     data->cut = td_split_rows(data->length, options->train_share);
+    if (!data->length)
+        return td_status_help(TD_ERROR(TD_DATA_ERROR, "%s: it is empty: no text, so no rows", options->train),
+                              "data.train: name a file that has some");
     if (data->cut <= data->context)
         return TD_ERROR(TD_DATA_ERROR, "%s: its training part has %s; a window has %lld (data.context + 1)",
                         options->train, TD_COUNTED(data->cut, "character"), (long long)data->context + 1);

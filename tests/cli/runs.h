@@ -114,8 +114,9 @@ static inline void expect_same_parameters(const char *a, const char *b)
     free(y);
 }
 
-/* The program in a process of its own, `words` after its name (NULL ends them). Its output is *out_stream, to be closed. */
-static inline pid_t start_program(const char *const *words, FILE **out_stream)
+/* The program in a process of its own, `words` after its name (NULL ends them). What it writes to a stream (1: output, 2: errors) is
+ * *out_stream, to be closed. */
+static inline pid_t start_program_by(int number, const char *const *words, FILE **out_stream)
 {
     int ends[2];
     char *argv[32] = {"tandem"};
@@ -125,7 +126,7 @@ static inline pid_t start_program(const char *const *words, FILE **out_stream)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        dup2(ends[1], 1);
+        dup2(ends[1], number);
         close(ends[0]);
         close(ends[1]);
         execv(TD_BINARY_DIR "/tandem", argv);
@@ -134,6 +135,11 @@ static inline pid_t start_program(const char *const *words, FILE **out_stream)
     close(ends[1]);
     *out_stream = fdopen(ends[0], "r");
     return child;
+}
+
+static inline pid_t start_program(const char *const *words, FILE **out_stream)
+{
+    return start_program_by(1, words, out_stream);
 }
 
 /* Reads lines until one begins with `start`; false when there are no more. */

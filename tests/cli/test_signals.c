@@ -1,4 +1,6 @@
 /* Signals and sudden ends: what is on disk afterwards, and that a run resumed from it ends with the bits of one that was left alone. */
+#include <sys/inotify.h>
+
 #include "base/philox.h"
 #include "tests/cli/runs.h"
 
@@ -38,6 +40,57 @@ static void test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(vo
         fclose(stream);
         expect_resumable();
     }
+}
+
+/* The program waits for a pipe to give it the model, so it is certain to be before its first step. */
+static void test_a_signal_before_the_first_step_is_said_and_leaves_no_run(void **state)
+{
+    (void)state;
+    static const struct {
+        int signal;
+        const char *said;
+    } cases[] = {{SIGINT, "tandem: interrupted before the first step: no run was begun\n"},
+                 {SIGTERM, "tandem: ended by SIGTERM before the first step: no run was begun\n"}};
+    static const char *const words[] = {"train",      "x.yaml", "--run",          "long", "--set",
+                                        "model=null", "--set",  "graph=pipe.tdg", NULL};
+    assert_int_equal(mkfifo("pipe.tdg", 0600), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *errors_of = NULL;
+        pid_t child = start_program_by(2, words, &errors_of);
+        int pipe_end = open("pipe.tdg", O_WRONLY); /* returns when the program reads */
+        assert_true(pipe_end >= 0);
+        kill(child, cases[i].signal);
+        char line[512] = "";
+        assert_non_null(fgets(line, sizeof line, errors_of));
+        assert_string_equal(line, cases[i].said);
+        assert_int_equal(wait_for(child), 130);
+        close(pipe_end);
+        fclose(errors_of);
+        assert_int_not_equal(access("long", F_OK), 0);
+    }
+    assert_int_equal(unlink("pipe.tdg"), 0);
+}
+
+/* As soon as there is a folder: before the first step or after some. */
+static void test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on(void **state)
+{
+    (void)state;
+    char event[4096] __attribute__((aligned(8)));
+    FILE *stream = NULL;
+    const int watch = inotify_init1(IN_CLOEXEC);
+    assert_true(watch >= 0 && inotify_add_watch(watch, ".", IN_CREATE) >= 0);
+    pid_t child = start_program(endless, &stream);
+    while (access("long", F_OK))
+        assert_true(read(watch, event, sizeof event) > 0);
+    kill(child, SIGINT);
+    (void)read_until(stream, "no such line");
+    assert_int_equal(wait_for(child), 130);
+    fclose(stream);
+    close(watch);
+    SUCCEED("train", "x.yaml", "--run", "long", "--resume", "--set", "train.epochs=100000", "--set", "train.steps=40",
+            "--set", "optimizer[1].schedule.total_steps=32");
+    assert_int_equal(integer_at("long/summary.json", "steps"), 40);
+    assert_int_equal(system("rm -r long"), 0);
 }
 
 /* As in `tandem train ... | head -3`. */
@@ -126,6 +179,8 @@ int main(void)
     signal(SIGINT, SIG_DFL); /* where a shell runs this in the background it is ignored, and a child keeps that */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
+        cmocka_unit_test(test_a_signal_before_the_first_step_is_said_and_leaves_no_run),
+        cmocka_unit_test(test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on),
         cmocka_unit_test(test_a_reader_that_goes_away_costs_no_checkpoint),
         cmocka_unit_test(test_a_second_signal_ends_at_once),
         cmocka_unit_test(test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits),
