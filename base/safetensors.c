@@ -14,6 +14,7 @@
 #include "base/file_error.h"
 #include "base/nearest.h"
 #include "base/safetensors_format.h"
+#include "base/units.h"
 
 struct td_safetensors {
     char *path;
@@ -70,8 +71,8 @@ static td_status *read_header(td_safetensors *file)
 {
     unsigned char prefix[TD_SAFETENSORS_LENGTH_BYTES];
     if (file->file_bytes < TD_SAFETENSORS_LENGTH_BYTES)
-        return TD_ERROR(TD_DATA_ERROR, "%s: is too short for a safetensors file: %lld bytes", file->path,
-                        (long long)file->file_bytes);
+        return TD_ERROR(TD_DATA_ERROR, "%s: is too short for a safetensors file: %s", file->path,
+                        TD_COUNTED(file->file_bytes, "byte"));
     TD_TRY(read_at(file, prefix, sizeof prefix, 0));
     uint64_t length = 0;
     for (int i = TD_SAFETENSORS_LENGTH_BYTES; i-- > 0;)
@@ -186,13 +187,13 @@ static td_status *check_coverage(const td_safetensors *file)
         if (t->offset < end)
             return TENSOR_ERROR(file, t, "its data overlaps that of \"%.200s\"", file->tensors[i - 1].name);
         if (t->offset > end)
-            return TENSOR_ERROR(file, t, "%lld bytes before its data belong to no tensor",
-                                (long long)(t->offset - end));
+            return TENSOR_ERROR(file, t, "%s before its data %s to no tensor", TD_COUNTED(t->offset - end, "byte"),
+                                t->offset - end == 1 ? "belongs" : "belong");
         end += t->bytes;
     }
     if (end != file->file_bytes)
-        return TD_ERROR(TD_DATA_ERROR, "%s: %lld bytes at the end belong to no tensor", file->path,
-                        (long long)(file->file_bytes - end));
+        return TD_ERROR(TD_DATA_ERROR, "%s: %s at the end %s to no tensor", file->path,
+                        TD_COUNTED(file->file_bytes - end, "byte"), file->file_bytes - end == 1 ? "belongs" : "belong");
     return NULL;
 }
 
@@ -309,8 +310,8 @@ td_status *td_safetensors_require(const td_safetensors *file, const char *name,
     const char *nearest = td_nearest(name, n, name_at, file);
     if (!nearest)
         return TD_ERROR(TD_NOT_FOUND, "%s: has no tensor \"%s\"; it is empty", file->path, name);
-    return TD_ERROR(TD_NOT_FOUND, "%s: has no tensor \"%s\"; the nearest of its %lld names is \"%.200s\"", file->path,
-                    name, (long long)file->n_tensors, nearest);
+    return TD_ERROR(TD_NOT_FOUND, "%s: has no tensor \"%s\"; the nearest of its %s is \"%.200s\"", file->path, name,
+                    TD_COUNTED(file->n_tensors, "name"), nearest);
 }
 
 td_status *td_safetensors_read(const td_safetensors *file, const td_safetensors_tensor *tensor, int64_t begin,

@@ -86,7 +86,7 @@ static void print_slots(const char *what, int32_t slots, int64_t slot_bytes, FIL
 {
     char bytes[TD_UNIT_TEXT];
     if (slots)
-        fprintf(out, "  staging on the host  %s: %d slots of %s\n", what, (int)slots,
+        fprintf(out, "  staging on the host  %s: %s of %s\n", what, TD_COUNTED(slots, "slot"),
                 td_format_bytes(bytes, (double)slot_bytes));
 }
 

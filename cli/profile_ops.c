@@ -1,5 +1,6 @@
 /* Tables of operators, data, memory and advice of a recording: see profile_view.h. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/string.h"
@@ -93,8 +94,9 @@ static void print_data(const td_analysis *a, FILE *out)
     double n = (double)a->steps->n_steps;
     fprintf(out, "\n  data: ");
     if (d->queue_samples)
-        fprintf(out, "%.1f of %" PRId64 " batches stand ready (%" PRId64 " to %" PRId64 "), ",
-                (double)d->queue_sum / (double)d->queue_samples, d->queue_places, d->queue_least, d->queue_greatest);
+        fprintf(out, "%.1f of %s stand ready (%" PRId64 " to %" PRId64 "), ",
+                (double)d->queue_sum / (double)d->queue_samples, TD_COUNTED(d->queue_places, "batch"), d->queue_least,
+                d->queue_greatest);
     if (d->fetches)
         fprintf(out, "one takes %s to make, ", td_cell_time(&t[0], (double)d->fetch_ns / (double)d->fetches));
     if (d->workers)
@@ -113,11 +115,11 @@ static void print_machine(const td_analysis *a, FILE *out)
     fprintf(out, "  machine: ");
     const td_rank_trace *place = a->ranks ? td_ranks_place(a->ranks, a->view->trace, a->view->plan->worker) : NULL;
     if (d->cores_used > 0 && place && td_ranks_on(a->ranks, place->host) > 1)
-        fprintf(out, "%.1f of %d cores work for this %s, %.1f for the %d ranks of its host together; ", d->cores_used,
-                d->cores, place->worker < 0 ? "rank" : "worker", td_ranks_cores_used(a->ranks, place->host),
-                td_ranks_on(a->ranks, place->host));
+        fprintf(out, "%.1f of %d %s for this %s, %.1f for the %d ranks of its host together; ", d->cores_used, d->cores,
+                d->cores == 1 ? "core works" : "cores work", place->worker < 0 ? "rank" : "worker",
+                td_ranks_cores_used(a->ranks, place->host), td_ranks_on(a->ranks, place->host));
     else if (d->cores_used > 0)
-        fprintf(out, "%.1f of %d cores work; ", d->cores_used, d->cores);
+        fprintf(out, "%.1f of %d %s; ", d->cores_used, d->cores, d->cores == 1 ? "core works" : "cores work");
     for (int32_t i = 0; i < a->view->plan->n_devices; i++)
         fprintf(out, "%s computes %.0f %% of the time; ", a->view->plan->devices[i].name,
                 100 * td_device_utilisation(a->steps, i));
@@ -126,8 +128,8 @@ static void print_machine(const td_analysis *a, FILE *out)
         tasks += a->steps->lanes[l].tasks;
     fprintf(out, "%" PRId64 " %s %.3g %s a step\n", a->view->n_lanes, a->view->n_lanes == 1 ? "lane runs" : "lanes run",
             (double)tasks / n, (double)tasks == n ? "task" : "tasks");
-    fprintf(out, "  recording: %.0f events a step, about %.2f %% of its time\n", (double)d->events / n,
-            100 * d->events_share);
+    fprintf(out, "  recording: %s a step, about %.2f %% of its time\n",
+            TD_COUNTED(llround((double)d->events / n), "event"), 100 * d->events_share);
 }
 
 static const char *short_name(char *to, size_t room, const char *name)

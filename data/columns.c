@@ -11,8 +11,8 @@
 static td_status *check_lists(int32_t n_numbers, int32_t n_ids, const td_dataset_options *options)
 {
     if (options->n_transforms > 1 && options->n_transforms != n_numbers)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "data: %d transforms for %d numeric columns; give one for all or one each",
-                        options->n_transforms, n_numbers);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "data: %s for %s; give one for all or one each",
+                        TD_COUNTED(options->n_transforms, "transform"), TD_COUNTED(n_numbers, "numeric column"));
     if (options->n_table_rows > 1 && options->n_table_rows != n_ids)
         return TD_ERROR(TD_INVALID_ARGUMENT, "data: %s for %s; give one for all or one each",
                         TD_COUNTED(options->n_table_rows, "table size"), TD_COUNTED(n_ids, "categorical column"));

@@ -72,8 +72,8 @@ static td_status *read_header(gzFile file, const char *path, int32_t least_rank,
         return TD_ERROR(TD_DATA_ERROR, "%s: its elements are of type %d; only unsigned bytes (%d) are read", path,
                         magic[2], UNSIGNED_BYTES);
     if (magic[3] < least_rank || magic[3] > most_rank)
-        return TD_ERROR(TD_DATA_ERROR, "%s: it has %d dimensions; %d to %d are wanted here", path, magic[3], least_rank,
-                        most_rank);
+        return TD_ERROR(TD_DATA_ERROR, "%s: it has %s; %d to %d are wanted here", path,
+                        TD_COUNTED(magic[3], "dimension"), least_rank, most_rank);
     out->rank = magic[3];
     return NULL;
 }

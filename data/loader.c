@@ -287,8 +287,9 @@ static td_status *measure(td_loader *loader)
         return TD_ERROR(TD_INVALID_ARGUMENT, "loader: the %s part has %s, which is no batch of %lld",
                         train ? "training" : "test", TD_COUNTED(loader->part_rows, "row"), (long long)options->batch);
     if (options->start_epoch < 0 || options->start_batch < 0 || options->start_batch > loader->batches)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "loader: there is no epoch %lld, batch %lld; an epoch has %lld batches",
-                        (long long)options->start_epoch, (long long)options->start_batch, (long long)loader->batches);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "loader: there is no epoch %lld, batch %lld; an epoch has %s",
+                        (long long)options->start_epoch, (long long)options->start_batch,
+                        TD_COUNTED(loader->batches, "batch"));
     int64_t begin;
     loader->end = INT64_MAX;
     if (!td_multiply_checked(options->start_epoch, loader->batches, &begin) ||

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "data/fill.h"
 #include "data/idx.h"
 #include "data/images.h"
@@ -69,8 +70,8 @@ static td_status *read_part(const char *path, int64_t most, image_part *part)
     if (!status)
         status = td_idx_read(labels, 1, 1, most, &part->labels);
     if (!status && part->images.dims[0] != part->labels.dims[0])
-        status = TD_ERROR(TD_DATA_ERROR, "%s has %lld images, %s %lld labels", path, (long long)part->images.dims[0],
-                          labels, (long long)part->labels.dims[0]);
+        status = TD_ERROR(TD_DATA_ERROR, "%s has %s, %s %s", path, TD_COUNTED(part->images.dims[0], "image"), labels,
+                          TD_COUNTED(part->labels.dims[0], "label"));
     td_free(labels);
     return status;
 }

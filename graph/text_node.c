@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "graph/ops/rules.h"
 #include "graph/text.h"
 #include "graph/text_types.h"
@@ -232,9 +233,8 @@ static td_status *count_outputs(td_scanner *s, const draft *d, size_t begin, int
         n = outputs ? outputs->i : d->n_types;
     }
     if (n < 0 || n > MOST_OUTPUTS || (d->n_types && d->n_types != n))
-        return td_scan_error(s, d->n_types ? d->types_begin : begin,
-                             "%s has %lld outputs here, and %lld types are stated", d->op->name, (long long)n,
-                             (long long)d->n_types);
+        return td_scan_error(s, d->n_types ? d->types_begin : begin, "%s has %s here, and %s %s stated", d->op->name,
+                             TD_COUNTED(n, "output"), TD_COUNTED(d->n_types, "type"), d->n_types == 1 ? "is" : "are");
     *out = (int32_t)n;
     return NULL;
 }

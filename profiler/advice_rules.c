@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "profiler/advice.h"
 
 static void advise_data(const td_analysis *a, td_advice_list *list)
@@ -309,11 +310,11 @@ static void advise_replanning(const td_analysis *a, td_advice_list *list)
     const td_trace_node *op = op_around(a->view, longest);
     td_advice_give(
         list, TD_ADVICE_replanning, td_advice_share(a, ns), ns,
-        "kernels were made anew %" PRId64 " times in %" PRId64 " steps, for shapes that had not come for long: %s of "
+        "kernels were made anew, %s in %s, for shapes that had not come for long: %s of "
         "a step, the longest for %s \"%s\" with %s; batches of few sizes (data.drop_remainder, one length of "
         "sequences) need it once",
-        n, a->steps->n_steps, TD_ADVICE_TIME(ns), op ? op->op : "an op", op ? op->name : "",
-        TD_ADVICE_TIME(trace->events[longest].end_ns - trace->events[longest].begin_ns));
+        TD_COUNTED(n, "time"), TD_COUNTED(a->steps->n_steps, "step"), TD_ADVICE_TIME(ns), op ? op->op : "an op",
+        op ? op->name : "", TD_ADVICE_TIME(trace->events[longest].end_ns - trace->events[longest].begin_ns));
 }
 
 static void advise_recording(const td_analysis *a, td_advice_list *list)
@@ -325,8 +326,8 @@ static void advise_recording(const td_analysis *a, td_advice_list *list)
                    dropped);
     td_advice_give(list, TD_ADVICE_recording, a->data.events_share,
                    a->data.events_share * (double)a->steps->average.interval_ns,
-                   "recording itself takes about %.1f %% of a step, %" PRId64 " events: times are too long by as much",
-                   100 * a->data.events_share, a->data.events / a->steps->n_steps);
+                   "recording itself takes about %.1f %% of a step, %s: times are too long by as much",
+                   100 * a->data.events_share, TD_COUNTED(a->data.events / a->steps->n_steps, "event"));
 }
 
 void td_advice_rules(const td_analysis *analysis, td_advice_list *list)

@@ -6,6 +6,7 @@
 #include "base/convert.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "runtime/checkpoint_files.h"
 #include "runtime/checkpoint_owners.h"
 #include "runtime/checkpoint_rows.h"
@@ -371,9 +372,9 @@ static td_status *load_all(loading *l)
 static void say_conversions(const loading *l)
 {
     if (l->n_converted)
-        td_log(TD_LOG_INFO, "checkpoint %s: %d of %d tensors converted (\"%s\" from %s to %s), %s", l->directory,
-               l->n_converted, l->store->n_entries, l->converted, td_dtype_name(l->from), td_dtype_name(l->to),
-               l->to == TD_F32 ? "which is exact" : "each number once, to nearest, ties to even");
+        td_log(TD_LOG_INFO, "checkpoint %s: %d of %s converted (\"%s\" from %s to %s), %s", l->directory,
+               l->n_converted, TD_COUNTED(l->store->n_entries, "tensor"), l->converted, td_dtype_name(l->from),
+               td_dtype_name(l->to), l->to == TD_F32 ? "which is exact" : "each number once, to nearest, ties to even");
 }
 
 td_status *td_store_load(td_store *store, const char *directory, td_data_position *out_position)

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/record.h"
+#include "base/units.h"
 
 /* ---- life ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +88,7 @@ td_status *td_session_set_scalar(td_session *session, const char *name, const do
         return TD_ERROR(TD_NOT_FOUND, "the plan has no scalar \"%s\"", name);
     int32_t wanted = session->plan->graph->values[value].n_scalars;
     if (n != wanted)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "scalar \"%s\" has %d numbers, not %d", name, wanted, n);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "scalar \"%s\" has %s, not %d", name, TD_COUNTED(wanted, "number"), n);
     if (!session->scalars[value])
         TD_TRY(TD_NEW(session->scalars[value], n));
     memcpy(session->scalars[value], numbers, (size_t)n * sizeof *numbers);

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/team.h"
+#include "base/units.h"
 
 /* ---- moving bytes ----------------------------------------------------------------------------------------------------------- */
 
@@ -50,11 +51,11 @@ static void *at_offset(void *address, int64_t bytes)
 static td_status *check_range(const td_store *store, int32_t index, int64_t first, int64_t count)
 {
     if (index < 0 || index >= store->n_entries)
-        return TD_ERROR(TD_NOT_FOUND, "the store has %d entries, not one at %d", store->n_entries, index);
+        return TD_ERROR(TD_NOT_FOUND, "the store has %s, not one at %d", TD_COUNTED(store->n_entries, "entry"), index);
     int64_t elements = td_tensor_elements(&store->entries[index].tensor);
     if (first < 0 || count < 0 || first > elements - count)
-        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" has %" PRId64 " elements, not %" PRId64 " from %" PRId64 " on",
-                        store->entries[index].name, elements, count, first);
+        return TD_ERROR(TD_INVALID_ARGUMENT, "\"%s\" has %s, not %" PRId64 " from %" PRId64 " on",
+                        store->entries[index].name, TD_COUNTED(elements, "element"), count, first);
     if (atomic_load(&store->in_use))
         return TD_ERROR(TD_INVALID_ARGUMENT, "the store cannot be read or written while a session runs on it");
     return NULL;
@@ -299,7 +300,7 @@ td_status *td_store_describe(const td_store *store, int32_t index, td_tensor *ou
                              const char **out_device)
 {
     if (index < 0 || index >= store->n_entries)
-        return TD_ERROR(TD_NOT_FOUND, "the store has %d entries, not one at %d", store->n_entries, index);
+        return TD_ERROR(TD_NOT_FOUND, "the store has %s, not one at %d", TD_COUNTED(store->n_entries, "entry"), index);
     *out_tensor = store->entries[index].tensor;
     out_tensor->data = NULL; /* an address of the device is of no use to the caller */
     *out_is_parameter = store->entries[index].is_parameter;

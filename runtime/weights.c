@@ -55,8 +55,8 @@ static void note_missing(importing *im, const char *parameter, const char *name)
     if (!names_fault(im))
         return;
     const char *nearest = td_nearest(name, (int32_t)(n < MOST_COMPARED ? n : MOST_COMPARED), name_at, im->file);
-    td_string_format(&im->faults, "missing: \"%s\" for parameter \"%s\"; the nearest of %lld names is \"%.200s\"", name,
-                     parameter, (long long)n, nearest ? nearest : "");
+    td_string_format(&im->faults, "missing: \"%s\" for parameter \"%s\"; the nearest of %s is \"%.200s\"", name,
+                     parameter, TD_COUNTED(n, "name"), nearest ? nearest : "");
 }
 
 static bool shape_agrees(const td_safetensors_tensor *tensor, const td_tensor *wanted, bool transpose)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "graph/ops/elements.h"
 #include "graph/ops/rules.h"
 
@@ -43,9 +44,8 @@ static td_status *check_index(const td_kernel_call *call, int64_t index, int64_t
 {
     if (index >= 0 && index < rows)
         return NULL;
-    return TD_ERROR(TD_DATA_ERROR,
-                    "%s %s: index %" PRId64 " at position %" PRId64 " is outside the %" PRId64 " rows of x", call->op,
-                    call->name, index, position, rows);
+    return TD_ERROR(TD_DATA_ERROR, "%s %s: index %" PRId64 " at position %" PRId64 " is outside the %s of x", call->op,
+                    call->name, index, position, TD_COUNTED(rows, "row"));
 }
 
 static td_status *reference(const td_kernel_call *call)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 
 const char *td_infer_port(const td_infer *infer, int32_t index)
 {
@@ -66,8 +67,8 @@ td_status *td_infer_axis(const td_infer *infer, int32_t rank, int32_t *out_axis)
 {
     int64_t axis = td_attr_int(infer->attrs, infer->n_attrs, "axis", 0);
     if (axis < 0 || axis >= rank)
-        return TD_SHAPE_ERROR(infer, "axis %lld is outside the %d dimensions of input 0 (%s)", (long long)axis,
-                              (int)rank, td_infer_port(infer, 0));
+        return TD_SHAPE_ERROR(infer, "axis %lld is outside the %s of input 0 (%s)", (long long)axis,
+                              TD_COUNTED(rank, "dimension"), td_infer_port(infer, 0));
     *out_axis = (int32_t)axis;
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/math.h"
+#include "base/units.h"
 #include "graph/ops/loss.h"
 
 enum { FLOPS = 20 };
@@ -48,9 +49,8 @@ static td_status *check_labels(const td_kernel_call *call)
     for (int64_t sample = 0; sample < samples; sample++) {
         const int64_t label = label_at(&call->inputs[1], sample);
         if (label < 0 || label >= classes)
-            return TD_ERROR(TD_DATA_ERROR,
-                            "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
-                            call->op, call->name, label, sample, classes);
+            return TD_ERROR(TD_DATA_ERROR, "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %s",
+                            call->op, call->name, label, sample, TD_COUNTED(classes, "class"));
     }
     return NULL;
 }

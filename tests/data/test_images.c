@@ -124,7 +124,7 @@ static void test_files_that_do_not_hold_what_they_say_are_refused(void **state)
     (void)write_bytes("train-images-idx3-ubyte", "\0\0\10\3\0\0\0\1\0\0\0\0\0\0\0\1", 16);
     expect_error(td_dataset_open(&options, &dataset), TD_DATA_ERROR, "dimension 1 is 0");
     (void)write_bytes("train-images-idx3-ubyte", "\0\0\10\3\0\0\0\1\0\0\0\1\0\0\0\1\0", 17);
-    expect_error(td_dataset_open(&options, &dataset), TD_DATA_ERROR, "has 1 images, ");
+    expect_error(td_dataset_open(&options, &dataset), TD_DATA_ERROR, "has 1 image, ");
     options.train = write_bytes("pictures", images, sizeof images);
     expect_error(td_dataset_open(&options, &dataset), TD_INVALID_ARGUMENT, "a file of images is named");
     options.train = own_path("none-images-idx3");

@@ -194,7 +194,7 @@ static void test_errors_say_where(void **state)
     refuse(HEAD "output z\n", "m.tdg:3:8: there is no value \"z\"");
     refuse(HEAD "scalar s f32 [2] = 1\n", "m.tdg:3:21: found the line's end, expected \",\"");
     refuse(HEAD "y, z = split(x) axis=1 outputs=3\n", "m.tdg:3:1: \"y\" begins no line");
-    refuse(HEAD "y = split(x) axis=1 outputs=3 -> f32 [B<=4, 1]\n", "split has 3 outputs here, and 1 types are stated");
+    refuse(HEAD "y = split(x) axis=1 outputs=3 -> f32 [B<=4, 1]\n", "split has 3 outputs here, and 1 type is stated");
     refuse(HEAD "y = host_call(x) dtype=\"f32\" shape=[3]\n", "m.tdg:3:5: a host_call cannot be loaded from text");
     refuse(HEAD "y = matmul(x, x)\n", "m.tdg:3:1: matmul y: a is [B<=4, 3] and b is [B<=4, 3]");
     refuse(HEAD "\x01\n", "m.tdg:3:1: found byte 0x01, expected a name or a keyword");

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "backends/cpu/kernels/chunks.h"
+#include "base/units.h"
 
 typedef struct picking {
     const td_kernel_call *call;
@@ -23,9 +24,8 @@ static td_status *check_indices(const picking *p)
     for (int64_t i = 0; i < n; i++) {
         int64_t index = index_at(p->indices, i);
         if (index < 0 || index >= p->rows)
-            return TD_ERROR(TD_DATA_ERROR,
-                            "%s %s: index %" PRId64 " at position %" PRId64 " is outside the %" PRId64 " rows of x",
-                            p->call->op, p->call->name, index, i, p->rows);
+            return TD_ERROR(TD_DATA_ERROR, "%s %s: index %" PRId64 " at position %" PRId64 " is outside the %s of x",
+                            p->call->op, p->call->name, index, i, TD_COUNTED(p->rows, "row"));
     }
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "backends/cpu/kernels/losses.h"
 #include "backends/cpu/kernels/vectors.h"
 #include "base/math.h"
+#include "base/units.h"
 
 enum { ELEMENTS_PER_TASK = 8192 };
 
@@ -28,9 +29,8 @@ static td_status *check_labels(const td_kernel_call *call, int64_t samples)
     for (int64_t sample = 0; sample < samples; sample++) {
         const int64_t label = label_at(&call->inputs[1], sample);
         if (label < 0 || label >= classes)
-            return TD_ERROR(TD_DATA_ERROR,
-                            "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %" PRId64 " classes",
-                            call->op, call->name, label, sample, classes);
+            return TD_ERROR(TD_DATA_ERROR, "%s %s: label %" PRId64 " at position %" PRId64 " is outside its %s",
+                            call->op, call->name, label, sample, TD_COUNTED(classes, "class"));
     }
     return NULL;
 }
