@@ -75,14 +75,17 @@ static int64_t part_k_of(const td_gemm_shape *shape)
 }
 
 /* Rows and columns of tiles, so that there are at least `wanted` and packing is least: every row of tiles packs B again,
- * every column of tiles packs A again. */
-static void cut_into_tiles(const td_gemm_shape *shape, int64_t wanted, int64_t unit, td_gemm_own_cut *cut)
+ * every column of tiles packs A again, or reads it, which costs half of it at most. */
+static void cut_into_tiles(const td_gemm_own_kernels *kernels, const td_gemm_shape *shape, int64_t wanted,
+                           td_gemm_own_cut *cut)
 {
+    const int64_t unit = kernels->rows;
+    const int64_t cost_of_a = kernels->reads_rows && !shape->transpose_a && !shape->narrow ? 1 : 2, cost_of_b = 2;
     int64_t most_rows = td_divide_up(shape->m, unit * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
     int64_t best = INT64_MAX;
     for (int64_t columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS); columns <= most_columns; columns++) {
         int64_t rows = td_clamp(td_divide_up(wanted, columns), 1, most_rows);
-        int64_t packing = rows * shape->n + columns * shape->m;
+        int64_t packing = rows * shape->n * cost_of_b + columns * shape->m * cost_of_a;
         if (rows * columns < wanted && columns < most_columns)
             continue;
         if (packing < best) {
@@ -107,7 +110,7 @@ td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_own_kernels *kernels, const td_
     int64_t wanted = threads == 1 ? 1 : (int64_t)threads * PIECES_EACH;
     if (worth < (double)wanted)
         wanted = worth < 1 ? 1 : (int64_t)worth;
-    cut_into_tiles(&turned, td_divide_up(wanted, shape->batch * cut.parts), kernels->rows, &cut);
+    cut_into_tiles(kernels, &turned, td_divide_up(wanted, shape->batch * cut.parts), &cut);
     return cut;
 }
 

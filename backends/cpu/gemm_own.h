@@ -45,7 +45,8 @@ typedef struct td_gemm_rounding {
 typedef struct td_gemm_own_kernels {
     void (*piece)(const td_gemm_piece *piece);
     void (*round)(const td_gemm_rounding *row);
-    int64_t rows; /* TD_GEMM_OWN_ROWS, TD_GEMM_AMX_ROWS */
+    int64_t rows;    /* TD_GEMM_OWN_ROWS, TD_GEMM_AMX_ROWS */
+    bool reads_rows; /* A is not packed if its rows are stored as such, in f32 */
 } td_gemm_own_kernels;
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa);
 /* For bf16 alone: in pairs, on TD_ISA_AVX512_BF16; in tiles, on TD_ISA_AMX_BF16. */

@@ -340,8 +340,9 @@ static void test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone(v
     (void)state;
     static const int64_t sizes[] = {1, 2, 13, 64, 65, 257, 512, 700, 1024, 4097, 100000};
     enum { N = sizeof sizes / sizeof sizes[0] };
-    const td_gemm_own_kernels by_rows[] = {{.rows = TD_GEMM_OWN_ROWS}, {.rows = TD_GEMM_AMX_ROWS}};
-    for (int m = 0; m < 2 * N; m++)
+    const td_gemm_own_kernels by_rows[] = {
+        {.rows = TD_GEMM_OWN_ROWS}, {.rows = TD_GEMM_AMX_ROWS}, {.rows = TD_GEMM_OWN_ROWS, .reads_rows = true}};
+    for (int m = 0; m < 3 * N; m++)
         for (int n = 0; n < N; n++)
             for (int k = 0; k < N; k++) {
                 const td_gemm_own_kernels *kernels = &by_rows[m / N];

@@ -3,13 +3,16 @@
  * The blocking is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a span of B is
  * packed into panels of columns, then block after block of A's rows into panels of rows; one panel of B stays in the first
  * cache while the rows of the block go by. A few rows by two vectors of C stay in registers over a span of k, and wait in C
- * between spans. The next block of A is fetched into the cache meanwhile. */
+ * between spans. The next block of A is fetched into the cache meanwhile. With AVX-512 rows of f32 are read where they lie. */
 #include "backends/cpu/gemm_own.h"
 #include "backends/cpu/kernel.h"
 #ifdef TD_PAIRS
 #include "backends/cpu/kernels/gemm_pairs.h"
 #else
 #include "backends/cpu/kernels/gemm_pack.h"
+#if defined(TD_ISA_avx512)
+#define GEMM_READS_ROWS
+#endif
 /* One entry of a panel for each k. */
 static inline __attribute__((always_inline)) void add_entry(const float *a, gemm_vector b0, gemm_vector b1,
                                                             gemm_vector sum[2])
@@ -71,12 +74,28 @@ static gemm_source a_of(const td_gemm_piece *piece, const block *at)
     return piece->transpose_a ? gemm_source_at(a, at->k, at->row) : gemm_source_at(a, at->row, at->k);
 }
 
+/* Rows of the block that are read where they lie, whole panels of them: the others are packed. */
+static int64_t rows_as_stored(const td_gemm_piece *piece, const block *at)
+{
+#ifdef GEMM_READS_ROWS
+    if (!piece->transpose_a && !piece->narrow)
+        return at->rows / GEMM_ROWS * GEMM_ROWS;
+#endif
+    (void)piece, (void)at;
+    return 0;
+}
+
 static void pack_a(const td_gemm_piece *piece, const block *at, float *to)
 {
+    const int64_t first = rows_as_stored(piece, at);
+    block packed = *at;
+    packed.row += first;
+    packed.rows -= first;
+    to += first * gemm_entries(at->span);
     if (piece->transpose_a)
-        gemm_pack_panels_along(a_of(piece, at), GEMM_ROWS, at->rows, at->span, to);
+        gemm_pack_panels_along(a_of(piece, &packed), GEMM_ROWS, packed.rows, packed.span, to);
     else
-        gemm_pack_panels_across(a_of(piece, at), GEMM_ROWS, at->rows, at->span, to);
+        gemm_pack_panels_across(a_of(piece, &packed), GEMM_ROWS, packed.rows, packed.span, to);
 }
 
 static void pack_b(const td_gemm_piece *piece, int64_t k, int64_t span, float *to)
@@ -130,6 +149,7 @@ static const void *operand_at(const td_gemm_piece *piece, const void *operand, i
 /* All columns of a block, A and B packed. */
 static void multiply_block(const td_gemm_piece *piece, const block *at, const float *a, const float *b)
 {
+    const int64_t as_stored = rows_as_stored(piece, at);
     ahead next = ahead_of(piece, at);
     gemm_step s = {
         .entries = gemm_entries(at->span),
@@ -142,7 +162,8 @@ static void multiply_block(const td_gemm_piece *piece, const block *at, const fl
         s.to.bias = s.last ? operand_at(piece, piece->bias, piece->bias_is_one ? 0 : j) : NULL;
         for (int64_t i = 0; i < at->rows; i += GEMM_ROWS) {
             int64_t rows = least(at->rows - i, GEMM_ROWS), place = (at->row + i) * piece->ldc + j;
-            s.a = a + i * s.entries;
+            s.lda = i < as_stored ? piece->lda : 0;
+            s.a = i < as_stored ? (const float *)piece->a + (at->row + i) * piece->lda + at->k : a + i * s.entries;
             s.to.c = piece->c + place;
             s.to.rounded = s.last && piece->rounded ? piece->rounded + place : NULL;
             s.to.mask = s.last ? operand_at(piece, piece->mask, place) : NULL;
@@ -176,5 +197,10 @@ static void multiply_piece(const td_gemm_piece *piece)
 }
 
 extern const td_gemm_own_kernels TD_KERNEL(gemm_own);
-const td_gemm_own_kernels TD_KERNEL(gemm_own) = {
-    .piece = multiply_piece, .round = gemm_round_row, .rows = TD_GEMM_OWN_ROWS};
+const td_gemm_own_kernels TD_KERNEL(gemm_own) = {.piece = multiply_piece,
+                                                 .round = gemm_round_row,
+                                                 .rows = TD_GEMM_OWN_ROWS,
+#ifdef GEMM_READS_ROWS
+                                                 .reads_rows = true
+#endif
+};

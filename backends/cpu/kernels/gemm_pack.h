@@ -149,6 +149,44 @@ static inline void gemm_pack_along_fast(gemm_source s, int64_t l, int64_t width,
 }
 #endif
 
+#if defined(TD_ISA_avx512)
+/* Some k of a full panel of f32 stored along, each fetched GEMM_PACK_K before; `width` is a constant where this is inlined. */
+static inline __attribute__((always_inline)) void gemm_pack_floats_along(gemm_source s, int64_t k, int64_t end,
+                                                                         const int width, float *to)
+{
+    const __mmask16 last = (__mmask16)((1u << (width % 16)) - 1);
+    for (; k < end; k++, to += width) {
+        const float *from = gemm_source_at(s, k, 0).data;
+        const char *ahead = gemm_source_at(s, k + GEMM_PACK_K, 0).data;
+        for (int i = 0; i < width; i += 16) {
+            __builtin_prefetch(ahead + 4 * i, 0, 2);
+            if (i + 16 <= width)
+                _mm512_storeu_ps(to + i, _mm512_loadu_ps(from + i));
+            else
+                _mm512_mask_storeu_ps(to + i, last, _mm512_maskz_loadu_ps(last, from + i));
+        }
+    }
+}
+
+/* Whether it is such a panel. */
+static inline bool gemm_pack_some_along(gemm_source s, int64_t k, int64_t end, int64_t width, float *to)
+{
+    if (s.narrow)
+        return false;
+    if (width == GEMM_COLUMNS)
+        gemm_pack_floats_along(s, k, end, GEMM_COLUMNS, to);
+    else
+        gemm_pack_floats_along(s, k, end, GEMM_ROWS, to);
+    return true;
+}
+#else
+static inline bool gemm_pack_some_along(gemm_source s, int64_t k, int64_t end, int64_t width, float *to)
+{
+    (void)s, (void)k, (void)end, (void)width, (void)to;
+    return false;
+}
+#endif
+
 /* Panels of `width` lines each, `lines` in all, over k numbers of each; `to` has k * width floats for each panel. */
 static inline void gemm_pack_across(gemm_source s, int64_t width, int64_t lines, int64_t k, float *to)
 {
@@ -170,6 +208,8 @@ static inline void gemm_pack_along(gemm_source s, int64_t width, int64_t count, 
             float *panel = to + i * k;
             gemm_source from = gemm_source_at(s, 0, i);
             int64_t here = count - i < width ? count - i : width;
+            if (here == width && gemm_pack_some_along(from, first, end, width, panel + first * width))
+                continue;
             for (int64_t l = first; l < end; l++) {
                 if (here == width) {
                     gemm_pack_along_fast(from, l, width, i + width + 8 <= count && l + 1 < end, panel + l * width);

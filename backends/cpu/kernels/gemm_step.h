@@ -6,9 +6,10 @@
 
 #include "backends/cpu/kernels/gemm_finish.h"
 
-/* Panels as packed, and what becomes of the sums. */
+/* Panels as packed, or rows of A as they are stored; and what becomes of the sums. */
 typedef struct gemm_step {
     const float *a, *b;
+    int64_t lda;      /* between rows of A as stored; 0: it is packed */
     int64_t entries;  /* of the panels */
     bool first, last; /* span of the sum */
     gemm_results to;
@@ -27,6 +28,28 @@ INLINE void add_products_plainly(const gemm_step *s, int rows, gemm_vector sum[G
             add_entry(a + r, b0, b1, sum[r]);
     }
 }
+
+#ifdef GEMM_READS_ROWS
+/* The same with GEMM_ROWS rows of A as they are stored. Every third has an address of its own; the two after it are lda and 2 lda
+ * further, which an instruction adds as it reads. */
+INLINE void add_products_of_rows(const gemm_step *s, gemm_vector sum[GEMM_ROWS][2])
+{
+    const float *row[GEMM_ROWS / 3], *b = s->b;
+#pragma GCC unroll 4
+    for (int i = 0; i < GEMM_ROWS / 3; i++)
+        row[i] = s->a + 3 * i * s->lda;
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < s->entries; k++, b += GEMM_COLUMNS) {
+        gemm_vector b0 = gemm_load(b), b1 = gemm_load(b + GEMM_LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < GEMM_ROWS; r++)
+            add_entry(row[r / 3] + r % 3 * s->lda, b0, b1, sum[r]);
+#pragma GCC unroll 4
+        for (int i = 0; i < GEMM_ROWS / 3; i++)
+            row[i]++;
+    }
+}
+#endif
 
 #if !defined(__FMA__) && defined(__SSE2__) && !defined(TD_PAIRS)
 #include <emmintrin.h>
@@ -85,6 +108,12 @@ INLINE void add_products(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS
 #else
 INLINE void add_products(const gemm_step *s, int rows, gemm_vector sum[GEMM_ROWS][2])
 {
+#ifdef GEMM_READS_ROWS
+    if (rows == GEMM_ROWS && s->lda) {
+        add_products_of_rows(s, sum);
+        return;
+    }
+#endif
     add_products_plainly(s, rows, sum);
 }
 #endif
