@@ -21,7 +21,7 @@
 #include "cli/table.h"
 #include "tandem/session.h"
 
-enum { BLOCK = 5, WARM_UP = 3, USUAL_STEPS = 40, MOST_WITNESSES = 8 };
+enum { BLOCK = 5, WARM_UP = 3, USUAL_STEPS = 40, MOST_WITNESSES = 8, MOST_TIMED_BLOCKS = 1024 };
 
 /* One of the runs. */
 typedef struct side {
@@ -55,7 +55,8 @@ typedef struct comparison {
     td_train_options single_options;
     witness witnesses[MOST_WITNESSES];
     int32_t n_witnesses;
-    td_bench_path path; /* of the cut step */
+    td_measured_ops ops[1 + MOST_WITNESSES]; /* of the single side, then of each witness */
+    td_bench_path path;                      /* of the cut step */
 } comparison;
 
 static bool on_step(void *context, const td_step_report *report)
@@ -144,28 +145,24 @@ static void close_witnesses(comparison *c)
     }
 }
 
-static bool were_timed(const td_measured_ops *ops)
+static td_status *open_times(comparison *c, int64_t steps)
 {
-    for (int32_t i = 0; i < ops->n; i++)
-        if (ops->times[i].runs)
-            return true;
-    return false;
+    const int64_t timed = 1 + steps / (2 * BLOCK);
+    const int32_t blocks = (int32_t)(timed < MOST_TIMED_BLOCKS ? timed : MOST_TIMED_BLOCKS);
+    TD_TRY(td_measured_ops_init(&c->ops[0], c->sides[1].session, c->sides[1].plan, c->single, blocks));
+    for (int32_t i = 0; i < c->n_witnesses; i++)
+        TD_TRY(td_measured_ops_init(&c->ops[1 + i], c->witnesses[i].side.session, c->witnesses[i].side.plan,
+                                    c->witnesses[i].device, blocks));
+    return NULL;
 }
 
 static td_status *find_path(comparison *c)
 {
-    td_measured_ops ops[MOST_WITNESSES + 1] = {{0}};
-    td_session_counters counters = td_session_read_counters(c->sides[0].session);
-    int32_t n = 0;
-    td_status *status = td_measured_ops_read(c->sides[1].session, c->sides[1].plan, c->single, &ops[n++]);
-    for (int32_t i = 0; i < c->n_witnesses && !status; i++)
-        status = td_measured_ops_read(c->witnesses[i].side.session, c->witnesses[i].side.plan, c->witnesses[i].device,
-                                      &ops[n++]);
-    if (!status && were_timed(&ops[0]))
-        status = td_bench_critical_path(c->sides[0].plan, &counters, ops, n, &c->path);
-    for (int32_t i = 0; i < n; i++)
-        td_measured_ops_deinit(&ops[i]);
-    return status;
+    bool timed = true;
+    const td_session_counters counters = td_session_read_counters(c->sides[0].session);
+    for (int32_t i = 0; i <= c->n_witnesses; i++)
+        timed = td_measured_ops_settle(&c->ops[i]) && timed;
+    return timed ? td_bench_critical_path(c->sides[0].plan, &counters, c->ops, 1 + c->n_witnesses, &c->path) : NULL;
 }
 
 /* ---- the run ---------------------------------------------------------------------------------------------------------------------- */
@@ -178,8 +175,12 @@ static td_status *run_blocks(comparison *c, int64_t index, int64_t steps)
     td_session_time_ops(single->session, single->times_ops);
     for (int i = 0; i < 2; i++)
         TD_TRY(run_block(&c->sides[i], steps));
-    for (int32_t i = 0; i < c->n_witnesses && single->times_ops; i++)
+    if (!single->times_ops)
+        return NULL;
+    for (int32_t i = 0; i < c->n_witnesses; i++)
         TD_TRY(run_block(&c->witnesses[i].side, steps));
+    for (int32_t i = 0; i <= c->n_witnesses; i++)
+        TD_TRY(td_measured_ops_add_block(&c->ops[i]));
     return NULL;
 }
 
@@ -200,6 +201,7 @@ static td_status *run_both(comparison *c, int64_t steps)
     for (int i = 0; i < 2; i++)
         TD_TRY(open_side(c, &c->sides[i]));
     TD_TRY(open_witnesses(c));
+    TD_TRY(open_times(c, steps));
     TD_TRY(warm_up(c));
     for (int64_t done = 0; done < steps; done += BLOCK)
         TD_TRY(run_blocks(c, done / BLOCK, steps - done < BLOCK ? steps - done : BLOCK));
@@ -347,6 +349,8 @@ static td_status *compare(const td_arguments *arguments, comparison *c, int64_t 
     for (int i = 0; i < 2; i++)
         close_side(&c->sides[i]);
     close_witnesses(c);
+    for (int32_t i = 0; i <= MOST_WITNESSES; i++)
+        td_measured_ops_deinit(&c->ops[i]);
     td_train_options_deinit(&c->single_options);
     td_free(c->single);
     return status;

@@ -13,19 +13,62 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const td_op_time *)a)->name, ((const td_op_time *)b)->name);
 }
 
-td_status *td_measured_ops_read(const td_session *session, const td_plan *plan, const char *device,
-                                td_measured_ops *out_ops)
+static int by_seconds(const void *a, const void *b)
 {
-    *out_ops = (td_measured_ops){.device = device, .plan = plan, .n = td_session_op_times(session, 0, NULL)};
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+td_status *td_measured_ops_init(td_measured_ops *out_ops, const td_session *session, const td_plan *plan,
+                                const char *device, int32_t blocks)
+{
+    *out_ops = (td_measured_ops){.device = device,
+                                 .session = session,
+                                 .plan = plan,
+                                 .n = td_session_op_times(session, 0, NULL),
+                                 .capacity = blocks};
     TD_TRY(TD_NEW(out_ops->times, out_ops->n + 1));
     (void)td_session_op_times(session, out_ops->n, out_ops->times);
-    qsort(out_ops->times, (size_t)out_ops->n, sizeof *out_ops->times, by_name);
+    TD_TRY(TD_NEW(out_ops->n_blocks, out_ops->n + 1));
+    return TD_NEW(out_ops->blocks, (int64_t)out_ops->n * blocks + 1);
+}
+
+td_status *td_measured_ops_add_block(td_measured_ops *ops)
+{
+    td_op_time *now = NULL;
+    TD_TRY(TD_NEW(now, ops->n + 1));
+    (void)td_session_op_times(ops->session, ops->n, now);
+    for (int32_t i = 0; i < ops->n; i++) {
+        const int64_t runs = now[i].runs - ops->times[i].runs;
+        if (runs && ops->n_blocks[i] < ops->capacity)
+            ops->blocks[(int64_t)i * ops->capacity + ops->n_blocks[i]++] =
+                (now[i].seconds - ops->times[i].seconds) / (double)runs;
+    }
+    td_free(ops->times);
+    ops->times = now;
     return NULL;
+}
+
+bool td_measured_ops_settle(td_measured_ops *ops)
+{
+    bool ran = false;
+    for (int32_t i = 0; i < ops->n; i++) {
+        double *blocks = ops->blocks + (int64_t)i * ops->capacity;
+        const int32_t n = ops->n_blocks[i];
+        qsort(blocks, (size_t)n, sizeof *blocks, by_seconds);
+        ops->times[i].runs = n > 0;
+        ops->times[i].seconds = n ? (blocks[n / 2] + blocks[(n - 1) / 2]) / 2 : 0;
+        ran = ran || n;
+    }
+    qsort(ops->times, (size_t)ops->n, sizeof *ops->times, by_name);
+    return ran;
 }
 
 void td_measured_ops_deinit(td_measured_ops *ops)
 {
     td_free(ops->times);
+    td_free(ops->blocks);
+    td_free(ops->n_blocks);
     *ops = (td_measured_ops){0};
 }
 
@@ -41,7 +84,7 @@ static double find_op(const td_measured_ops *ops, const char *name)
 {
     const td_op_time key = {.name = name};
     const td_op_time *found = bsearch(&key, ops->times, (size_t)ops->n, sizeof key, by_name);
-    return found && found->runs ? found->seconds / (double)found->runs : -1;
+    return found && found->runs ? found->seconds : -1;
 }
 
 /* How many words; *out_has: whether `word` is one of them. */

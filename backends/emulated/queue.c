@@ -3,7 +3,8 @@
  * Submitting copies the call into the ring: tensors, and the numbers of scalar arguments; attributes belong to the kernel.
  * This file is the dispatcher: the one place where device addresses become host addresses. Copies take the time of the
  * link: a copy begins when it is submitted (or what it waits for has happened) and the one before it has left the link,
- * and ends, by the clock, latency + bytes / rate later.
+ * and ends, by the clock, latency + bytes / rate later. Nobody can tell before the next event or kernel: only then is the clock
+ * waited for, once for all copies before it.
  *
  * After an error the queue skips what follows, and so do queues that wait for its events, until event_wait has told
  * somebody. */
@@ -15,13 +16,15 @@
 
 #include "backends/emulated/ring.h"
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/memory.h"
 #include "base/record.h"
 #include "base/thread.h"
 
 enum {
     RING_UNITS = 1 << 14, /* 1 MiB: some thousands of submissions */
-    TENSOR_BYTES = sizeof(td_tensor)
+    TENSOR_BYTES = sizeof(td_tensor),
+    WAKE_NS = 20000 /* before a deadline, from where on the clock is watched */
 };
 
 typedef enum command_kind { COPY_TO_DEVICE, COPY_TO_HOST, RUN_KERNEL, RECORD_EVENT, WAIT_EVENT } command_kind;
@@ -81,11 +84,15 @@ static bool is_affected(td_queue *queue)
 
 /* ---- the queue's thread ---------------------------------------------------------------------------------------------------- */
 
-static void sleep_until(int64_t deadline_ns)
+/* Sleeps for most of it: the system wakes a thread some microseconds late, which a copy of some would feel. */
+static void wait_for_link(const td_queue *queue)
 {
-    struct timespec deadline = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
-    while (td_clock_ns() < deadline_ns)
-        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL);
+    const int64_t wake_ns = queue->link_free_ns - WAKE_NS;
+    const struct timespec wake = {(time_t)(wake_ns / 1000000000), (long)(wake_ns % 1000000000)};
+    while (td_clock_ns() < wake_ns)
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
+    while (td_clock_ns() < queue->link_free_ns)
+        td_spin_pause();
 }
 
 static void carry_out_copy(td_queue *queue, const command *copy)
@@ -99,7 +106,6 @@ static void carry_out_copy(td_queue *queue, const command *copy)
     memcpy(copy->destination, copy->source, copy->bytes);
     double seconds = device->link_latency_s + (double)copy->bytes / device->link_bytes_per_s;
     queue->link_free_ns = start + (int64_t)(seconds * 1e9);
-    sleep_until(queue->link_free_ns);
     atomic_fetch_add(copy->kind == COPY_TO_DEVICE ? &device->copied_to_device : &device->copied_to_host, copy->bytes);
 }
 
@@ -145,10 +151,12 @@ static void carry_out(td_queue *queue, const command *next)
             carry_out_copy(queue, next);
         break;
     case RUN_KERNEL:
+        wait_for_link(queue);
         if (!is_affected(queue))
             carry_out_kernel(queue, next);
         break;
     case RECORD_EVENT:
+        wait_for_link(queue);
         td_event_complete(next->event, next->record, is_affected(queue) ? queue->failure : 0);
         break;
     case WAIT_EVENT:
@@ -163,6 +171,8 @@ static void *run_queue(void *argument)
     td_record_name_thread("emulated %s", queue->kind == TD_QUEUE_COMPUTE ? "compute" : "copies");
     /* Paced copies wake up when they should, rather than the usual 50 us later. A refusal costs precision only. */
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+    if (queue->kind != TD_QUEUE_COMPUTE)
+        td_thread_run_soon();
     td_status *status = td_team_bind_self(queue->team);
     if (status)
         remember_failure(queue, status);
