@@ -101,13 +101,37 @@ static void print_split(const td_plan *plan, FILE *out)
         fprintf(out, "  not split  %s\n", td_plan_unsplit(plan));
 }
 
-td_status *td_ledger_print(const td_plan *plan, FILE *out)
+/* A table would compare equal numbers. */
+static void print_nothing_moved(const td_plan *plan, td_offload asked, FILE *out)
+{
+    char held[TD_UNIT_TEXT], capacity[TD_UNIT_TEXT];
+    const char *before = ": ";
+    fprintf(out, "\n  offload.optimizer%s moves nothing", asked == TD_OFFLOAD_AUTO ? ": auto" : "");
+    for (int32_t i = 0; i < td_plan_summarize(plan).devices; i++) {
+        const td_plan_device_summary device = td_plan_device(plan, i);
+        if (device.is_host)
+            continue;
+        fprintf(out, "%s%s %s %s", before, device.name,
+                asked == TD_OFFLOAD_AUTO ? "has room for all, needing" : "needs",
+                td_format_bytes(held, (double)device.peak_bytes));
+        if (device.capacity_bytes)
+            fprintf(out, " of %s", td_format_bytes(capacity, (double)device.capacity_bytes));
+        before = ", ";
+    }
+    fputs(before[0] == ':' ? ": there is no device beside the host\n" : "\n", out);
+}
+
+td_status *td_ledger_print(const td_plan *plan, td_offload asked, FILE *out)
 {
     prediction p;
     td_ledger without;
     if (!td_plan_ledger_without(plan, 0, &without))
         return NULL;
     TD_TRY(predict(plan, &p));
+    if (!p.traffic.update_bytes) {
+        print_nothing_moved(plan, asked, out);
+        return NULL;
+    }
     TD_TRY(print_bytes(plan, out));
     print_split(plan, out);
     print_traffic(&p, out);

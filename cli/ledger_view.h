@@ -8,8 +8,8 @@
 
 #include "tandem/plan.h"
 
-/* Prints nothing where nothing is offloaded. No session may be at work. */
-td_status *td_ledger_print(const td_plan *plan, FILE *out) TD_MUST_USE;
+/* Prints nothing where the optimizer is not to be offloaded, one line where `asked` for that moved nothing. No session may be at work. */
+td_status *td_ledger_print(const td_plan *plan, td_offload asked, FILE *out) TD_MUST_USE;
 /* *out_json: an object; see docs/offload.md. */
 td_status *td_ledger_json(const td_plan *plan, json_t **out_json) TD_MUST_USE;
 

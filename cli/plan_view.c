@@ -275,7 +275,7 @@ td_status *td_plan_view_print(const td_setup *setup, const td_plan *plan, FILE *
         print_bound(json, out);
         print_optimized(json, out);
         print_remarks(json, out);
-        status = td_ledger_print(plan, out);
+        status = td_ledger_print(plan, setup->options.offload_optimizer, out);
         td_served_print(setup->root, plan, out);
         td_shared_print(setup->root, plan, out);
     }

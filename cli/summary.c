@@ -285,7 +285,7 @@ td_status *td_summary_print(const td_summary *summary, FILE *stream)
     print_staleness(summary, stream);
     print_memory(summary, stream);
     print_cache(summary, stream);
-    TD_TRY(td_ledger_print(summary->training->plan, stream));
+    TD_TRY(td_ledger_print(summary->training->plan, summary->training->setup->options.offload_optimizer, stream));
     fprintf(stream, "  more: %s/summary.json", summary->run);
     if (summary->training->last_checkpoint)
         fprintf(stream, "; %s", summary->evaluate);

@@ -79,6 +79,22 @@ static void test_a_plan_says_which_parameter_is_split(void **state)
     assert_non_null(strstr(out, "elements on the host"));
 }
 
+/* A ledger would compare equal numbers. */
+static void test_a_plan_says_in_a_line_that_auto_moves_nothing(void **state)
+{
+    (void)state;
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "offload.optimizer=auto");
+    assert_non_null(strstr(out, "\n  offload.optimizer: auto moves nothing: accel has room for all, needing "));
+    assert_non_null(strstr(out, " MiB of 256 MiB\n"));
+    assert_null(strstr(out, "ledger of"));
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "offload.optimizer=auto", "--set", "devices.accel.memory=46MiB");
+    assert_non_null(strstr(out, "ledger of"));
+    SUCCEED("plan", SAMPLES "/gpt/gpt.yaml", "--set", "offload.optimizer=auto", "--json");
+    json_t *plan = json_loads(out, 0, NULL);
+    assert_non_null(json_object_get(json_object_get(plan, "ledger"), "devices"));
+    json_decref(plan);
+}
+
 static double metric(const char *run, const char *name)
 {
     char path[300];
@@ -127,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_gpt_goes_on_from_a_text),
         cmocka_unit_test(test_gpt_computes_its_blocks_again_with_the_same_result),
         cmocka_unit_test(test_a_plan_says_which_parameter_is_split),
+        cmocka_unit_test(test_a_plan_says_in_a_line_that_auto_moves_nothing),
         cmocka_unit_test(test_images_are_told_apart_better_than_by_chance),
         cmocka_unit_test(test_settings_that_do_not_fit_are_refused),
     };
