@@ -25,7 +25,7 @@ void td_progress_start(td_progress *progress, int64_t first_step, int64_t now_ns
     progress->line_open = false;
 }
 
-static double recent_loss(const td_progress *progress)
+double td_progress_recent_loss(const td_progress *progress)
 {
     int64_t n = progress->n_losses < TD_PROGRESS_WINDOW ? progress->n_losses : TD_PROGRESS_WINDOW;
     double sum = 0;
@@ -71,11 +71,11 @@ static void show(td_progress *progress, int64_t epoch, int64_t batch, int64_t no
     double share = progress->steps > 0 ? 100.0 * (double)progress->step / (double)progress->steps : 0;
     const bool ends_early = ends_within_an_epoch(progress);
     update_rate(progress, now_ns);
-    (void)snprintf(line, sizeof line, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
-                   (long long)epoch + 1, (long long)progress->epochs,
-                   (long long)(ends_early ? progress->step : batch + 1),
-                   (long long)(ends_early ? progress->steps : progress->steps_per_epoch), share, recent_loss(progress),
-                   td_format_count(rate, progress->rate), td_clock_text(seconds_left, left));
+    (void)snprintf(
+        line, sizeof line, "epoch %lld/%lld  %lld/%lld steps  %.0f %%  loss %.4f  %s samples/s  %s left",
+        (long long)epoch + 1, (long long)progress->epochs, (long long)(ends_early ? progress->step : batch + 1),
+        (long long)(ends_early ? progress->steps : progress->steps_per_epoch), share, td_progress_recent_loss(progress),
+        td_format_count(rate, progress->rate), td_clock_text(seconds_left, left));
     show_line(progress->stream, progress->terminal, line);
     progress->line_open = progress->terminal;
     progress->shown_ns = now_ns;

@@ -25,6 +25,8 @@ typedef struct td_progress {
 void td_progress_start(td_progress *progress, int64_t first_step, int64_t now_ns);
 /* After each step: `epoch` and `batch` from 0, as in td_batch. */
 void td_progress_step(td_progress *progress, int64_t epoch, int64_t batch, int64_t samples, float loss, int64_t now_ns);
+/* The mean loss of the last TD_PROGRESS_WINDOW steps of this run; 0: there was none. */
+double td_progress_recent_loss(const td_progress *progress);
 /* Ends the line, so that other output starts on one of its own. */
 void td_progress_end(td_progress *progress);
 

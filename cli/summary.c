@@ -186,6 +186,18 @@ static void print_speculation(const td_session_counters *counters, FILE *stream)
                 TD_COUNTED(counters->speculated, "step"), (long long)counters->missed, (long long)counters->resting);
 }
 
+/* Finite, so no error; but nobody wants it. The mean too: one odd batch is no divergence. */
+static void print_divergence(const td_training *training, FILE *stream)
+{
+    enum { FAR = 10 };
+    const double first = (double)training->first_loss, last = (double)training->loss,
+                 recent = td_progress_recent_loss(&training->progress);
+    if (first > 0 && last > FAR * first && recent > FAR * first)
+        fprintf(stream,
+                "  training diverged: the last loss is %.3g times the first (%.4g); try a smaller optimizer[].lr\n",
+                last / first, first);
+}
+
 static void print_result(const td_summary *summary, FILE *stream)
 {
     char clock[32];
@@ -205,6 +217,7 @@ static void print_result(const td_summary *summary, FILE *stream)
     else if (td_evaluation_value(summary->evaluation, "val_loss", &value))
         fprintf(stream, ", test loss %.4f", value);
     fputc('\n', stream);
+    print_divergence(summary->training, stream);
     print_skipped(summary->training, stream);
     print_speculation(&summary->training->counters, stream);
 }

@@ -167,6 +167,8 @@ static bool on_step(void *context, const td_step_report *report)
     td_training *training = context;
     training->samples += report->samples;
     training->loss = report->skipped ? training->loss : report->loss;
+    if (report->step == 1 && !report->skipped)
+        training->first_loss = report->loss;
     if (report->overflowed) {
         training->overflowed = report->overflowed;
         training->overflowed_step = report->step;

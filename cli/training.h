@@ -36,6 +36,7 @@ typedef struct td_training {
     double seconds, wait_data_s;
     int64_t saved_steps;          /* of the store's life, in the newest checkpoint */
     float loss;                   /* of the last update, resumed parts too; NaN: none */
+    float first_loss;             /* of step 1; 0: not of this run */
     bool stopped;                 /* by a signal */
     int64_t steps;                /* of the store's life, when the run ended */
     td_session_counters counters; /* of the session, when the run ended */

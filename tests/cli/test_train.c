@@ -322,6 +322,17 @@ static void test_text_has_no_json(void **state)
     assert_string_equal(out, "");
 }
 
+/* Finite to the end: exit code 0, but said. */
+static void test_a_loss_that_grows_without_bound_is_said(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "grown", "--set", "optimizer=[{name: sgd, lr: 30}]", "--set", "train.steps=6");
+    assert_non_null(strstr(out, "\n  training diverged: the last loss is "));
+    assert_non_null(strstr(out, "; try a smaller optimizer[].lr\n"));
+    SUCCEED("train", "x.yaml", "--run", "converged", "--set", "train.steps=6");
+    assert_null(strstr(out, "diverged: "));
+}
+
 /* ---- plan and bench -------------------------------------------------------------------------------------------------------------- */
 
 static void test_plan_shows_what_and_why(void **state)
@@ -391,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_a_run_belongs_to_one_process),
         cmocka_unit_test(test_a_loss_that_is_no_number_is_an_error_of_one_line_and_a_remedy),
         cmocka_unit_test(test_text_has_no_json),
+        cmocka_unit_test(test_a_loss_that_grows_without_bound_is_said),
         cmocka_unit_test(test_plan_shows_what_and_why),
         cmocka_unit_test(test_bench_finds_both_sides_equal),
     };
