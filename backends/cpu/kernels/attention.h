@@ -163,20 +163,14 @@ static inline query_block query_block_at(const attention *a, float *memory)
 /* Scales the row's first `valid` scores, puts the others to minus infinity; returns the largest. */
 static inline float scale_row(float *scores, int64_t valid, float scale)
 {
-    float lanes[16];
-    for (int lane = 0; lane < 16; lane++)
-        lanes[lane] = -INFINITY;
+    v16 most = v16_set(-INFINITY);
     for (int32_t j = 0, n = (int32_t)valid; j < BLOCK; j++) { /* counters as wide as floats vectorise best */
         const float score = scores[j] * scale;
         scores[j] = j < n ? score : -INFINITY;
     }
     for (int64_t j = 0; j < BLOCK; j += 16)
-        for (int lane = 0; lane < 16; lane++)
-            lanes[lane] = scores[j + lane] > lanes[lane] ? scores[j + lane] : lanes[lane];
-    float most = lanes[0];
-    for (int lane = 1; lane < 16; lane++)
-        most = lanes[lane] > most ? lanes[lane] : most;
-    return most;
+        most = v16_larger(v16_load(scores + j), most);
+    return v16_largest(most);
 }
 
 static inline float sum_row(const float *x)

@@ -5,6 +5,7 @@
  * A task of the forward pass is one block of queries of one head of one sample; of the gradient, a head of a sample: the
  * gradients of its keys and values are summed over blocks of queries, those of its queries over blocks of keys. */
 #include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/kernels/gemm_pack.h"
 #include "base/prefetch.h"
 
 static bool supports(const td_kernel_call *call)
@@ -26,21 +27,28 @@ TD_PREFETCHES void fetch_rows(const attention *a, const float *from, int64_t lea
             __builtin_prefetch(from + i * leading + column, 0, 2);
 }
 
-/* Rows [n, d], `leading` apart, as [BLOCK, padded]; and as their transpose [d, BLOCK]. Zeros beyond them. */
-static void pack_rows(const attention *a, const float *from, int64_t leading, int64_t n, float *to)
+/* Rows of whole panels. */
+typedef struct panel_rows {
+    const float *data;
+    int64_t leading;
+} panel_rows;
+
+/* Rows [n, d], `leading` apart: where they lie if d is whole panels, else as [n, padded] in `memory`, with zeros beyond d. */
+static panel_rows rows_in_panels(const attention *a, const float *from, int64_t leading, int64_t n, float *memory)
 {
-    memset(to, 0, (size_t)(BLOCK * a->padded) * sizeof *to);
+    if (a->d == a->padded)
+        return (panel_rows){from, leading};
+    memset(memory, 0, (size_t)(n * a->padded) * sizeof *memory);
     for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * a->padded, from + i * leading, (size_t)a->d * sizeof *to);
+        memcpy(memory + i * a->padded, from + i * leading, (size_t)a->d * sizeof *memory);
+    return (panel_rows){memory, a->padded};
 }
 
+/* Rows [n, d], `leading` apart, as their transpose [d, BLOCK], with zeros beyond them. Asks for the block of rows after them. */
 static void pack_columns(const attention *a, const float *from, int64_t leading, int64_t n, float *to)
 {
-    if (n < BLOCK)
-        memset(to, 0, (size_t)(BLOCK * a->d) * sizeof *to);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t column = 0; column < a->d; column++)
-            to[column * BLOCK + i] = from[i * leading + column];
+    const gemm_source rows = {.data = from, .line_bytes = leading * (int64_t)sizeof *from, .narrow = TD_GEMM_F32};
+    gemm_pack_across(rows, BLOCK, n, a->d, to);
 }
 
 /* scores [rows, BLOCK] = rows of x, `step` apart, times a packed [d, BLOCK]. */
@@ -60,19 +68,17 @@ static void attend_to_block(const attention *a, query_block *q, const float *que
     const int64_t rows = block_rows(a, block), n = block_rows(a, keys), step = 3 * a->width;
     const float *first_key = head + keys * BLOCK * step + a->width;
     pack_columns(a, first_key, step, n, q->keys);
-    pack_rows(a, first_key + a->width, step, n, q->values);
-    if (keys < block) {
-        fetch_rows(a, first_key + BLOCK * step, step, block_rows(a, keys + 1));
+    const panel_rows values = rows_in_panels(a, first_key + a->width, step, n, q->values);
+    if (keys < block)
         fetch_rows(a, first_key + BLOCK * step + a->width, step, block_rows(a, keys + 1));
-    }
     multiply_scores(a, queries, step, q->keys, rows, keys == block, q->scores);
     for (int64_t row = 0; row < rows; row++)
         weigh_row(a, q, row, keys == block ? row + 1 : n, keys == 0);
     const panel p = {.a = q->scores,
                      .step = BLOCK,
                      .offset = a->along,
-                     .b = q->values,
-                     .b_leading = a->padded,
+                     .b = values.data,
+                     .b_leading = values.leading,
                      .c = q->sums,
                      .c_leading = a->padded,
                      .add = keys > 0};
@@ -121,20 +127,21 @@ const td_cpu_kernel TD_KERNEL(causal_attention) = {.op = "causal_attention",
 
 /* The scratch of a head. */
 typedef struct head_work {
-    const float *head, *dy, *log_sum;          /* q, k and v are 3 width apart, dy width */
-    float *keys, *key_columns, *value_columns; /* packed, of a block of keys */
-    float *queries, *gradients;                /* packed, of a block of queries: q and dy */
-    float *weights, *changes;                  /* [BLOCK, BLOCK]: p, ds */
-    float *key_gradient, *value_gradient;      /* [BLOCK, padded] */
-    float *shares, *query_gradient;            /* [positions]: dy . y; [positions, padded] */
+    const float *head, *dy, *log_sum; /* q, k and v are 3 width apart, dy width */
+    panel_rows keys;                  /* of a block of keys, as they are and packed: */
+    float *packed_keys, *key_columns, *value_columns;
+    float *queries, *gradients;           /* packed, of a block of queries: q and dy */
+    float *weights, *changes;             /* [BLOCK, BLOCK]: p, ds */
+    float *key_gradient, *value_gradient; /* [BLOCK, padded] */
+    float *shares, *query_gradient;       /* [positions]: dy . y; [positions, padded] */
 } head_work;
 
 static head_work head_work_at(const attention *a, float *memory)
 {
     const int64_t panel_floats = BLOCK * a->padded, column_floats = BLOCK * a->d;
     head_work w = {.key_columns = memory, .value_columns = memory + column_floats};
-    w.keys = w.value_columns + column_floats;
-    w.queries = w.keys + panel_floats;
+    w.packed_keys = w.value_columns + column_floats;
+    w.queries = w.packed_keys + panel_floats;
     w.gradients = w.queries + panel_floats;
     w.key_gradient = w.gradients + panel_floats;
     w.value_gradient = w.key_gradient + panel_floats;
@@ -151,25 +158,28 @@ static void differentiate_block(const attention *a, head_work *w, int64_t block,
     const int64_t rows = block_rows(a, block), n = block_rows(a, keys), step = 3 * a->width, first = block * BLOCK;
     const float *queries = w->head + first * step, *dy = w->dy + first * a->width;
     const bool on_diagonal = keys == block;
-    pack_rows(a, queries, step, rows, w->queries);
-    pack_rows(a, dy, a->width, rows, w->gradients);
+    const panel_rows query_rows = rows_in_panels(a, queries, step, rows, w->queries);
+    const panel_rows gradient_rows = rows_in_panels(a, dy, a->width, rows, w->gradients);
     multiply_scores(a, queries, step, w->key_columns, rows, on_diagonal, w->weights);
     multiply_scores(a, dy, a->width, w->value_columns, rows, on_diagonal, w->changes);
     for (int64_t row = 0; row < rows; row++)
         differentiate_row(w->weights + row * BLOCK, w->changes + row * BLOCK, on_diagonal ? row + 1 : n, a->scale,
                           w->log_sum[first + row], w->shares[first + row]);
-    panel p = {.step = 1, .offset = a->down, .b_leading = a->padded, .c_leading = a->padded, .add = block > keys};
+    panel p = {.step = 1, .offset = a->down, .c_leading = a->padded, .add = block > keys};
     p.a = w->weights;
-    p.b = w->gradients;
+    p.b = gradient_rows.data;
+    p.b_leading = gradient_rows.leading;
     p.c = w->value_gradient;
     attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
     p.a = w->changes;
-    p.b = w->queries;
+    p.b = query_rows.data;
+    p.b_leading = query_rows.leading;
     p.c = w->key_gradient;
     attention_multiply(p, n, a->padded, rows, on_diagonal ? TERMS_FROM_ROW : WHOLE);
     p.step = BLOCK;
     p.offset = a->along;
-    p.b = w->keys;
+    p.b = w->keys.data;
+    p.b_leading = w->keys.leading;
     p.c = w->query_gradient + first * a->padded;
     p.add = keys > 0;
     attention_multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
@@ -187,7 +197,7 @@ static void differentiate_keys(const attention *a, head_work *w, int64_t keys, f
     const float *first_key = w->head + keys * BLOCK * step + a->width;
     pack_columns(a, first_key, step, n, w->key_columns);
     pack_columns(a, first_key + a->width, step, n, w->value_columns);
-    pack_rows(a, first_key, step, n, w->keys);
+    w->keys = rows_in_panels(a, first_key, step, n, w->packed_keys);
     for (int64_t block = keys; block < a->blocks; block++)
         differentiate_block(a, w, block, keys);
     unpack_rows(a, w->key_gradient, n, out + keys * BLOCK * step + a->width);

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels/gemm_vectors.h"
 #include "backends/cpu/kernels/narrow.h"
 
@@ -191,12 +192,12 @@ static inline bool gemm_pack_some_along(gemm_source s, int64_t k, int64_t end, i
 static inline void gemm_pack_across(gemm_source s, int64_t width, int64_t lines, int64_t k, float *to)
 {
     for (int64_t line = 0; line < lines; line += width, to += k * width) {
-        gemm_source panel = gemm_source_at(s, line, 0);
+        gemm_source from = gemm_source_at(s, line, 0);
         int64_t here = lines - line < width ? lines - line : width;
-        int64_t l = here == width ? gemm_pack_across_fast(panel, width, k, to) : 0;
+        int64_t l = here == width ? gemm_pack_across_fast(from, width, k, to) : 0;
         for (; l < k; l++)
             for (int64_t i = 0; i < width; i++)
-                to[l * width + i] = i < here ? gemm_element(panel, i, l) : 0.0f;
+                to[l * width + i] = i < here ? gemm_element(from, i, l) : 0.0f;
     }
 }
 
@@ -205,18 +206,18 @@ static inline void gemm_pack_along(gemm_source s, int64_t width, int64_t count, 
     for (int64_t first = 0; first < k; first += GEMM_PACK_K) {
         int64_t end = first + GEMM_PACK_K < k ? first + GEMM_PACK_K : k;
         for (int64_t i = 0; i < count; i += width) {
-            float *panel = to + i * k;
+            float *packed = to + i * k;
             gemm_source from = gemm_source_at(s, 0, i);
             int64_t here = count - i < width ? count - i : width;
-            if (here == width && gemm_pack_some_along(from, first, end, width, panel + first * width))
+            if (here == width && gemm_pack_some_along(from, first, end, width, packed + first * width))
                 continue;
             for (int64_t l = first; l < end; l++) {
                 if (here == width) {
-                    gemm_pack_along_fast(from, l, width, i + width + 8 <= count && l + 1 < end, panel + l * width);
+                    gemm_pack_along_fast(from, l, width, i + width + 8 <= count && l + 1 < end, packed + l * width);
                     continue;
                 }
                 for (int64_t j = 0; j < width; j++)
-                    panel[l * width + j] = j < here ? gemm_element(from, l, j) : 0.0f;
+                    packed[l * width + j] = j < here ? gemm_element(from, l, j) : 0.0f;
             }
         }
     }

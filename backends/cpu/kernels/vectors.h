@@ -51,6 +51,11 @@ static inline v16 v16_divide(v16 a, v16 b)
 {
     return (v16){_mm512_div_ps(a.v, b.v)};
 }
+/* a > b ? a : b */
+static inline v16 v16_larger(v16 a, v16 b)
+{
+    return (v16){_mm512_max_ps(a.v, b.v)};
+}
 /* a * b + c, rounded once. */
 static inline v16 v16_fma(v16 a, v16 b, v16 c)
 {
@@ -126,6 +131,10 @@ static inline v16 v16_divide(v16 a, v16 b)
 {
     return (v16){_mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b)};
 }
+static inline v16 v16_larger(v16 a, v16 b)
+{
+    return (v16){_mm256_max_ps(a.a, b.a), _mm256_max_ps(a.b, b.b)};
+}
 static inline v16 v16_fma(v16 a, v16 b, v16 c)
 {
     return (v16){_mm256_fmadd_ps(a.a, b.a, c.a), _mm256_fmadd_ps(a.b, b.b, c.b)};
@@ -176,6 +185,11 @@ static inline v16 v16_multiply(v16 a, v16 b)
 static inline v16 v16_divide(v16 a, v16 b)
 {
     V16_LANES a.f[lane] /= b.f[lane];
+    return a;
+}
+static inline v16 v16_larger(v16 a, v16 b)
+{
+    V16_LANES a.f[lane] = a.f[lane] > b.f[lane] ? a.f[lane] : b.f[lane];
     return a;
 }
 static inline v16 v16_fma(v16 a, v16 b, v16 c)
@@ -277,12 +291,33 @@ static inline float v16_fold(v16 x)
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
+/* The largest lane, compared in the same order. */
+static inline float v16_largest(v16 x)
+{
+#if defined(__AVX512F__)
+    const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+#else
+    const __m256 eight = _mm256_max_ps(x.a, x.b);
+#endif
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 #else
 static inline float v16_fold(v16 x)
 {
     float lanes[TD_SUM_LANES];
     v16_store(lanes, x);
     return td_fold_lanes(lanes);
+}
+static inline float v16_largest(v16 x)
+{
+    float lanes[TD_SUM_LANES];
+    v16_store(lanes, x);
+    for (int half = TD_SUM_LANES / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; lane++)
+            lanes[lane] = lanes[lane] > lanes[lane + half] ? lanes[lane] : lanes[lane + half];
+    return lanes[0];
 }
 #endif
 
