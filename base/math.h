@@ -122,7 +122,7 @@ static inline float td_log1pf(float x)
     return x == 0.0f ? x : result;
 }
 
-/* ln(1 + e^x), without overflow. For a loss on logits: BCE(x, y) = td_softplusf(x) - x y. */
+/* ln(1 + e^x), without overflow. */
 static inline float td_softplusf(float x)
 {
     float positive = x > 0.0f ? x : 0.0f;
@@ -136,6 +136,13 @@ static inline float td_sigmoidf(float x)
     float e = td_expf(-fabsf(x));
     float above = x >= 0.0f ? 1.0f : e;
     return above / (1.0f + e);
+}
+
+/* Binary cross entropy of sigmoid(x) against a label y in [0, 1], ln(1 + e^x) - x y. Where the logit is far on the label's side
+ * the loss is as exact for 1 as for 0: it is not what is left of a sum. */
+static inline float td_bce_with_logitsf(float x, float y)
+{
+    return fmaf(-x, y, x > 0.0f ? x : 0.0f) + td_softplusf(-fabsf(x));
 }
 
 /* |x| < 0.625: x + x^3 q(x^2); beyond: 1 - 2 / (e^2x + 1). */

@@ -21,7 +21,7 @@ static void bce_cost(const td_kernel_call *call, td_cost *out)
 static float element_loss(const td_kernel_call *call, int64_t i)
 {
     const float x = ((const float *)call->inputs[0].data)[i], y = ((const float *)call->inputs[1].data)[i];
-    return fmaf(-x, y, td_softplusf(x));
+    return td_bce_with_logitsf(x, y);
 }
 
 static td_status *bce_reference(const td_kernel_call *call)

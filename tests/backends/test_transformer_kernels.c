@@ -158,6 +158,21 @@ static void test_attention_has_the_same_bits_on_every_instruction_set(void **sta
     td_team_destroy(team);
 }
 
+/* The weight of the only key that a sample's first query sees is 1 whatever its score: no rounding is left in its gradient. */
+static void test_the_first_query_s_gradient_is_zero(void **state)
+{
+    (void)state;
+    static memory m;
+    for (size_t i = 0; i < sizeof m.qkv / sizeof(float); i++)
+        m.qkv[i] = (float)((int64_t)(i * 2654435761u >> 8 & 1023) - 512) / 300.0f;
+    for (size_t i = 0; i < sizeof m.dy / sizeof(float); i++)
+        m.dy[i] = (float)((int64_t)(i * 40503u >> 4 & 255) - 128) / 100.0f;
+    attend(TD_ISA_BASELINE, NULL, &m);
+    for (int64_t sample = 0; sample < SAMPLES; sample++)
+        for (int64_t column = 0; column < WIDTH; column++)
+            assert_true(m.dqkv[sample * POSITIONS * 3 * WIDTH + column] == 0);
+}
+
 static bool is_same(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -197,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_kernels_agree_with_the_reference),
         cmocka_unit_test(test_gradients_agree_with_finite_differences),
         cmocka_unit_test(test_attention_has_the_same_bits_on_every_instruction_set),
+        cmocka_unit_test(test_the_first_query_s_gradient_is_zero),
         cmocka_unit_test(test_attention_leaves_out_the_same_terms_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

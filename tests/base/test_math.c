@@ -97,6 +97,23 @@ static void test_softplusf(void **state)
     check_accuracy(td_softplusf, softplus, 2.5);
 }
 
+/* A loss is as exact where the label is 1 as where it is 0, however small it is. */
+static float loss_of_zero(float x)
+{
+    return td_bce_with_logitsf(x, 0);
+}
+static float loss_of_one(float x)
+{
+    return td_bce_with_logitsf(-x, 1);
+}
+static void test_bce_with_logitsf(void **state)
+{
+    (void)state;
+    check_accuracy(loss_of_zero, softplus, 2.5);
+    check_accuracy(loss_of_one, softplus, 2.5);
+    assert_true(isnan(td_bce_with_logitsf(NAN, 0)) && isnan(td_bce_with_logitsf(NAN, 1)));
+}
+
 static void check_same(float got, float wanted)
 {
     assert_int_equal(td_float_bits(got), td_float_bits(wanted));
@@ -238,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_sigmoidf),
         cmocka_unit_test(test_erff),
         cmocka_unit_test(test_softplusf),
+        cmocka_unit_test(test_bce_with_logitsf),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_double_functions),
 #if defined(__x86_64__)

@@ -2,7 +2,7 @@
 #include "backends/cpu/kernels/losses.h"
 #include "base/math.h"
 
-TD_LOSS_KERNELS(bce_with_logits, fmaf(-x, y, td_softplusf(x)), 1, td_sigmoidf(x) - y)
+TD_LOSS_KERNELS(bce_with_logits, td_bce_with_logitsf(x, y), 1, td_sigmoidf(x) - y)
 
 const td_cpu_kernel TD_KERNEL(bce_with_logits) = {.op = "bce_with_logits",
                                                   .supports = bce_with_logits_supports,

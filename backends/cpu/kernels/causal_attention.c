@@ -204,6 +204,16 @@ static void differentiate_keys(const attention *a, head_work *w, int64_t keys, f
     unpack_rows(a, w->value_gradient, n, out + keys * BLOCK * step + 2 * a->width);
 }
 
+/* In the order of a panel's terms. The first query sees one key, so that its y is v: in this order dy . y is dy . v to the bit, the
+ * gradient of its score zero, and not what two orders leave of it, of which Adam would make whole steps. */
+static float dot_in_order(const float *x, const float *y, int64_t n)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum = fmaf(x[i], y[i], sum);
+    return sum;
+}
+
 static void differentiate_head(const void *context, int64_t task, int64_t slot)
 {
     const attention *a = context;
@@ -218,6 +228,8 @@ static void differentiate_head(const void *context, int64_t task, int64_t slot)
     float *out = (float *)a->call->outputs[0].data + at;
     for (int64_t i = 0; i < a->positions; i++)
         w.shares[i] = v16_dot(w.dy + i * a->width, y + i * a->width, a->d);
+    if (a->positions > 0)
+        w.shares[0] = dot_in_order(w.dy, y, a->d);
     for (int64_t keys = 0; keys < a->blocks; keys++)
         differentiate_keys(a, &w, keys, out);
     unpack_rows(a, w.query_gradient, a->positions, out);
