@@ -147,6 +147,28 @@ static void test_it_refuses_what_it_cannot_check(void **state)
     expect(2, "/nonexistent", "cannot read");
 }
 
+/* The case with one value put in place. */
+static void expect_when_given(const char *case_name, const char *path, const char *key, json_t *value, const char *text)
+{
+    json_t *expected = expected_of(case_name);
+    assert_int_equal(json_object_set_new(*path ? follow(expected, path) : expected, key, value), 0);
+    expect_of(expected, case_name, "", 1, text);
+}
+
+static void test_it_names_what_is_wrong_with_a_case(void **state)
+{
+    (void)state;
+    expect_when_given("mlp_sgd", "", "steps", json_integer(1000000000), "steps is 1e+09; it must be from 1 to");
+    expect_when_given("mlp_sgd", "", "micro_batch", json_integer(-1), "micro_batch must be a number of rows");
+    expect_when_given("gpt_adamw", "model", "layers", json_integer(1000000000), "1e+09 layers; init.safetensors");
+    expect_when_given("gpt_adamw", "optimizer/groups/0", "amsgrad", json_true(), "\"amsgrad\" of optimizer adamw");
+    folder f = make_folder();
+    assert_int_equal(mkdir(in_folder(&f, "case"), 0700), 0);
+    link_file(&f, "mlp_sgd", "init.safetensors");
+    expect(1, f.path, "case/expected.json");
+    remove_folder(&f);
+}
+
 static void test_models_of_later_are_skipped_unless_asked_for(void **state)
 {
     (void)state;
@@ -165,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_it_sees_each_kind_of_deviation),
         cmocka_unit_test(test_it_sees_a_wrong_setting_of_an_optimizer),
         cmocka_unit_test(test_it_refuses_what_it_cannot_check),
+        cmocka_unit_test(test_it_names_what_is_wrong_with_a_case),
         cmocka_unit_test(test_models_of_later_are_skipped_unless_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,11 +5,13 @@
  * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
  * description says, on the host alone ("cpu"), cut over the host and an emulated accelerator ("cut"), and with the optimizer of
  * all that is on the accelerator offloaded ("offload"), half of it (offload.optimizer: {ratio: 0.5}, "half"), and as much as an
- * accelerator that is too small has no room for ("auto"), each pipelined and step by step. Compared are all losses, the gradients' norms (told from what updates changed), final parameters and optimizer
- * state, within the case's tolerances; the other runs also with the host's, bit for bit; bytes copied and held with the plan's. One
- * line per case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that
- * the engine does not have yet are skipped, and named; asked for with --only, that is a failure. */
+ * accelerator that is too small has no room for ("auto"), each pipelined and step by step. Compared are all losses, the
+ * gradients' norms, final parameters and optimizer state, within the case's tolerances; the other runs also with the host's, bit
+ * for bit; bytes copied and held with the plan's. Rules are checked on the host, on the accelerator and offloaded. One line per
+ * case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that the engine
+ * does not have yet are skipped, and named; asked for with --only, that is a failure. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,15 +144,15 @@ static void check_training(const request *r, const char *name, tally *t)
 static void check_rule(const request *r, const char *name, tally *t)
 {
     char *path = td_format("%s/%s.json", r->folder, name);
-    for (int on_accelerator = 0; path && on_accelerator < 2; on_accelerator++) {
+    for (int d = GOLDEN_CPU; path && d <= GOLDEN_OFFLOAD; d++) {
         golden_deviations deviations = {0};
         int32_t compared = 0;
         char what[96];
-        if (!r->devices[on_accelerator ? GOLDEN_CUT : GOLDEN_CPU])
+        if (!r->devices[d])
             continue;
-        (void)golden_deviate_error(&deviations, "", golden_rule_check(path, on_accelerator, &deviations, &compared));
-        (void)snprintf(what, sizeof what, "%d vectors%s", compared, on_accelerator ? ", the bits of cpu" : "");
-        report(t, name, on_accelerator ? "cut" : "cpu", &deviations, what);
+        (void)golden_deviate_error(&deviations, "", golden_rule_check(path, (golden_devices)d, &deviations, &compared));
+        (void)snprintf(what, sizeof what, "%d vectors%s", compared, d != GOLDEN_CPU ? ", the bits of cpu" : "");
+        report(t, name, device_names[d], &deviations, what);
     }
     td_free(path);
 }
@@ -172,6 +174,11 @@ static void check_rules(const request *r, tally *t)
     char *folder = td_format("%s/optimizers", r->folder);
     struct dirent **entries = NULL;
     int n = folder ? scandir(folder, &entries, is_visible, alphasort) : 0;
+    if (n < 0 && errno != ENOENT) {
+        golden_deviations deviations = {0};
+        golden_deviate(&deviations, "cannot read the folder %s: %s", folder, strerror(errno));
+        report(t, "optimizers", "", &deviations, "");
+    }
     for (int i = 0; i < n; i++) {
         char *dot = strrchr(entries[i]->d_name, '.');
         if (dot && strcmp(dot, ".json") == 0) {
@@ -187,11 +194,16 @@ static void check_rules(const request *r, tally *t)
     td_free(folder);
 }
 
+/* A folder with any of the files of a case, so that one that lacks another is no silence, or one that cannot be looked into. */
 static bool is_case(const request *r, const char *name)
 {
-    char *path = td_format("%s/%s/expected.json", r->folder, name);
-    bool found = path && access(path, F_OK) == 0;
-    td_free(path);
+    static const char *const files[] = {"expected.json", "init.safetensors", "batches.safetensors"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !found; i++) {
+        char *path = td_format("%s/%s/%s", r->folder, name, files[i]);
+        found = path && (access(path, F_OK) == 0 || errno == EACCES);
+        td_free(path);
+    }
     return found;
 }
 
@@ -201,7 +213,7 @@ static int check_folder(const request *r)
     struct dirent **entries = NULL;
     int n = scandir(r->folder, &entries, is_visible, alphasort);
     if (n < 0) {
-        (void)fprintf(stderr, "golden_check: cannot read the folder %s\n", r->folder);
+        (void)fprintf(stderr, "golden_check: cannot read the folder %s: %s\n", r->folder, strerror(errno));
         return 2;
     }
     for (int i = 0; i < n; i++) {

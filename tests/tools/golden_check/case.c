@@ -7,6 +7,8 @@
 
 #include "base/memory.h"
 
+enum { MOST_STEPS = 100000 };
+
 /* ---- JSON ------------------------------------------------------------------------------------------------------------------- */
 
 td_status *golden_json_load(const char *path, json_t **out_root)
@@ -135,7 +137,10 @@ static td_status *cut_batch(golden_case *c, const td_field *whole, int32_t step,
 /* Each step's rows in batches of micro_batch, where the case says so. */
 static td_status *cut_batches(golden_case *c, const td_field *whole)
 {
-    int64_t micro = json_integer_value(json_object_get(c->expected, "micro_batch"));
+    const json_t *given = json_object_get(c->expected, "micro_batch");
+    const int64_t micro = json_integer_value(given);
+    if (given && (micro < 1 || micro > INT32_MAX))
+        return TD_ERROR(TD_DATA_ERROR, "expected.json: micro_batch must be a number of rows from 1 on");
     TD_TRY(TD_NEW(c->first, c->n_steps + 1));
     c->micro_batches = 1;
     for (int32_t s = 0; s < c->n_steps; s++) {
@@ -168,6 +173,8 @@ static td_status *read_batches(golden_case *c, const char *path)
     td_field *whole = NULL;
     double steps = 0;
     TD_TRY(golden_json_number(c->expected, "steps", &steps));
+    if (!(steps >= 1 && steps <= MOST_STEPS))
+        return TD_ERROR(TD_DATA_ERROR, "expected.json: steps is %g; it must be from 1 to %d", steps, MOST_STEPS);
     c->n_steps = (int32_t)steps;
     TD_TRY(list_fields(c));
     TD_TRY(TD_NEW(whole, (int64_t)c->n_steps * c->n_fields + 1));
@@ -265,7 +272,8 @@ static double *setting(td_optimizer *o, const char *key)
                  {"l1", &o->l1},
                  {"l2", &o->l2},
                  {"lr_power", &o->lr_power},
-                 {"initial_accumulator", &o->initial_accumulator}};
+                 {"initial_accumulator", &o->initial_accumulator},
+                 {"initial_accumulator_value", &o->initial_accumulator}}; /* as torch.optim.Adagrad has it */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].key, key) == 0)
             return known[i].setting;
@@ -284,11 +292,13 @@ td_status *golden_optimizer(const char *rule, const json_t *settings, td_optimiz
     *out_optimizer = (td_optimizer){.name = rule};
     json_object_foreach((json_t *)(uintptr_t)settings, key, value)
     {
-        if (strcmp(key, "type") == 0 || strcmp(key, "parameters") == 0)
+        if (strcmp(key, "type") == 0 || strcmp(key, "parameters") == 0 || json_is_false(value))
             continue;
         double *into = setting(out_optimizer, key);
         if (into && json_is_number(value))
             *into = given(json_number_value(value));
+        else if (strcmp(key, "nesterov") == 0 && json_is_true(value))
+            out_optimizer->nesterov = true;
         else if (strcmp(key, "betas") == 0 && json_array_size(value) == 2) {
             out_optimizer->beta1 = given(json_number_value(json_array_get(value, 0)));
             out_optimizer->beta2 = given(json_number_value(json_array_get(value, 1)));

@@ -46,7 +46,7 @@ td_status *golden_json_number(const json_t *object, const char *key, double *out
 /* ---- optimizers ------------------------------------------------------------------------------------------------------------ */
 
 /* Settings as these files spell them (lr, betas, eps, ...); one that is given as zero is TD_ZERO. Keys that are no settings
- * ("type", "parameters") are passed over, unknown ones an error. `rule` is borrowed. */
+ * ("type", "parameters") are passed over, and so is what is false; unknown ones are an error. `rule` is borrowed. */
 td_status *golden_optimizer(const char *rule, const json_t *settings, td_optimizer *out_optimizer) TD_MUST_USE;
 
 #endif

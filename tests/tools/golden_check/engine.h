@@ -4,6 +4,18 @@
 
 #include "tandem/tandem.h"
 
+/* Where a case is trained: on the host; what the model keeps on the host there and the rest on an emulated accelerator; all but
+ * tables on the accelerator, with the whole optimizer offloaded, half of it, or what an accelerator has no room for that has half of the
+ * room that an offload of all spares. */
+typedef enum golden_devices {
+    GOLDEN_CPU = 0,
+    GOLDEN_CUT,
+    GOLDEN_OFFLOAD,
+    GOLDEN_HALF,
+    GOLDEN_AUTO,
+    GOLDEN_DEVICES
+} golden_devices;
+
 /* Zero it, make `options` with td_train_defaults, build into `graph`; golden_engine_stop frees everything. */
 typedef struct golden_engine {
     td_graph *graph;

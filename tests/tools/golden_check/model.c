@@ -28,7 +28,7 @@ static td_status *build_mlp(const golden_case *c, const json_t *model, td_graph 
     TD_TRY(golden_case_input(c, graph, "x", &x));
     TD_TRY(golden_case_input(c, graph, "y", &y));
     TD_TRY(perceptron(model, "sizes", "fc", false, &x));
-    *out_loss = td_mse(x, y);
+    *out_loss = td_name(td_mse(x, y), "loss");
     return NULL;
 }
 
@@ -144,6 +144,8 @@ static td_status *build_gpt(const golden_case *c, const json_t *model, td_graph 
     TD_TRY(golden_json_number(model, "layers", &layers));
     TD_TRY(golden_json_number(model, "heads", &heads));
     TD_TRY(golden_json_number(model, "layer_norm_eps", &epsilon));
+    if (!(layers >= 0 && layers <= (double)td_safetensors_count(c->initial)))
+        return TD_ERROR(TD_DATA_ERROR, "expected.json: %g layers; init.safetensors does not have as many", layers);
     int64_t context = td_value_dim(ids, 1) - 1, width = golden_case_dim(c, "tok.weight", 1);
     td_value tokens = td_name(td_slice(ids, 1, 0, context), "tokens"),
              next = td_name(td_slice(ids, 1, 1, context), "next");

@@ -47,8 +47,11 @@ static td_status *read_vectors(rule_case *c)
     TD_TRY(golden_json_number(c->root, "elements", &n));
     TD_TRY(golden_json_get(c->root, "p0", JSON_ARRAY, &start));
     TD_TRY(golden_json_get(c->root, "gradients", JSON_ARRAY, &gradients));
-    c->n = (int64_t)n;
+    c->n = (int64_t)json_array_size(start);
     c->steps = (int64_t)json_array_size(gradients);
+    if (n != (double)c->n || !c->n || !c->steps)
+        return TD_ERROR(TD_DATA_ERROR, "%lld steps of %g elements, where p0 has %lld", (long long)c->steps, n,
+                        (long long)c->n);
     TD_TRY(TD_NEW(c->start, c->n + 1));
     TD_TRY(TD_NEW(c->gradients, c->n * c->steps + 1));
     TD_TRY(TD_NEW(c->ids, c->n + 1));
@@ -142,13 +145,17 @@ static td_status *compare_step(const rule_case *c, const char *form, int64_t s, 
     return NULL;
 }
 
-static td_status *run(const rule_case *c, bool row_sparse, bool accelerator, golden_engine *engine,
+static td_status *run(const rule_case *c, bool row_sparse, golden_devices devices, golden_engine *engine,
                       golden_snapshot *now, golden_deviations *deviations, int32_t *compared)
 {
     const char *form = row_sparse ? "row-sparse" : "dense";
     TD_TRY(td_graph_create(&engine->graph));
-    if (accelerator)
+    if (devices != GOLDEN_CPU)
         td_add_device(&engine->options, "accel", "emulated:memory=16MiB,cores=1");
+    if (devices == GOLDEN_OFFLOAD) {
+        engine->options.offload_embedding = true;
+        engine->options.offload_optimizer = TD_OFFLOAD_CPU;
+    }
     td_group(&engine->options, "p", c->optimizer);
     TD_TRY(golden_engine_start(engine, build(c, row_sparse, engine->graph)));
     TD_TRY(td_store_write(engine->store, td_store_find(engine->store, "p"), 0, c->n, c->start));
@@ -160,26 +167,26 @@ static td_status *run(const rule_case *c, bool row_sparse, bool accelerator, gol
     return NULL;
 }
 
-static td_status *run_once(const rule_case *c, bool row_sparse, bool accelerator, golden_snapshot *now,
+static td_status *run_once(const rule_case *c, bool row_sparse, golden_devices devices, golden_snapshot *now,
                            golden_deviations *deviations, int32_t *compared)
 {
     golden_engine engine = {.options = td_train_defaults()};
-    td_status *status = run(c, row_sparse, accelerator, &engine, now, deviations, compared);
+    td_status *status = run(c, row_sparse, devices, &engine, now, deviations, compared);
     golden_engine_stop(&engine);
     return status;
 }
 
-static td_status *check_form(const rule_case *c, bool row_sparse, bool accelerator, golden_deviations *deviations,
+static td_status *check_form(const rule_case *c, bool row_sparse, golden_devices devices, golden_deviations *deviations,
                              int32_t *compared)
 {
     golden_snapshot now = {0}, host = {0};
     golden_deviations unused = {0};
     const char *first;
     int32_t ignored = 0;
-    td_status *status = run_once(c, row_sparse, accelerator, &now, deviations, compared);
-    if (!status && accelerator)
-        status = run_once(c, row_sparse, false, &host, &unused, &ignored);
-    if (!status && accelerator && !golden_snapshot_equal(&now, &host, &first))
+    td_status *status = run_once(c, row_sparse, devices, &now, deviations, compared);
+    if (!status && devices != GOLDEN_CPU)
+        status = run_once(c, row_sparse, GOLDEN_CPU, &host, &unused, &ignored);
+    if (!status && devices != GOLDEN_CPU && !golden_snapshot_equal(&now, &host, &first))
         golden_deviate(deviations, "%s: %s differs from the host's; the bits must be equal",
                        row_sparse ? "row-sparse" : "dense", first);
     golden_snapshot_deinit(&now);
@@ -187,7 +194,8 @@ static td_status *check_form(const rule_case *c, bool row_sparse, bool accelerat
     return status;
 }
 
-td_status *golden_rule_check(const char *path, bool accelerator, golden_deviations *deviations, int32_t *out_compared)
+td_status *golden_rule_check(const char *path, golden_devices devices, golden_deviations *deviations,
+                             int32_t *out_compared)
 {
     rule_case c = {0};
     td_status *status = rule_open(&c, path);
@@ -195,9 +203,9 @@ td_status *golden_rule_check(const char *path, bool accelerator, golden_deviatio
     if (!status && !rule)
         status = TD_ERROR(TD_NOT_FOUND, "there is no optimizer \"%s\"", c.optimizer.name);
     if (!status && !rule->refuses_dense)
-        status = check_form(&c, false, accelerator, deviations, out_compared);
+        status = check_form(&c, false, devices, deviations, out_compared);
     if (!status && !rule->refuses_row_sparse)
-        status = check_form(&c, true, accelerator, deviations, out_compared);
+        status = check_form(&c, true, devices, deviations, out_compared);
     rule_close(&c);
     return status;
 }

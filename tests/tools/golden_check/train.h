@@ -8,23 +8,11 @@
 typedef struct golden_trained {
     int32_t n; /* steps */
     float *losses;
-    double *gradient_norms; /* of a run step by step, else NULL; NaN where the rule's state does not tell */
+    double *gradient_norms; /* of a run step by step, else NULL */
     golden_snapshot final;
 } golden_trained;
 
-/* Where a case is trained: on the host; what the model keeps on the host there and the rest on an emulated accelerator; all but
- * tables on the accelerator, with the whole optimizer offloaded, half of it, or what an accelerator has no room for that has half of the
- * room that an offload of all spares. */
-typedef enum golden_devices {
-    GOLDEN_CPU = 0,
-    GOLDEN_CUT,
-    GOLDEN_OFFLOAD,
-    GOLDEN_HALF,
-    GOLDEN_AUTO,
-    GOLDEN_DEVICES
-} golden_devices;
-
-/* Trains all steps: pipelined over a source, or step by step, when the store is looked at between steps. On failure too,
+/* Trains all steps: pipelined over a source, or step by step, when gradients are summed up for their norms. On failure too,
  * golden_trained_deinit frees. */
 td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
                         golden_trained *out_trained) TD_MUST_USE;
@@ -40,9 +28,5 @@ td_status *golden_compare(const golden_case *c, const golden_trained *trained, g
 /* Whether two runs gave the same bits; notes the first difference. */
 void golden_compare_bits(const golden_trained *a, const golden_trained *b, const char *which,
                          golden_deviations *deviations);
-
-/* The sum of squares of a parameter's gradient, told from what its update changed. NaN where that does not tell it. */
-double golden_gradient_square(const td_optimizer *optimizer, const char *parameter, const golden_snapshot *before,
-                              const golden_snapshot *after);
 
 #endif
