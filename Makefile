@@ -18,7 +18,7 @@ demo: packages
 	cmake --build --preset $(PRESET) --target tandem
 	tools/demo build/$(PRESET)/tandem
 
-# Everything that must hold before a change lands, about half an hour on two cores.
+# Everything that must hold before a change lands, about 25 minutes on two cores.
 test: packages
 	tools/install-packages test
 	tools/test
