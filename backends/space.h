@@ -4,16 +4,21 @@
 #ifndef TANDEM_BACKENDS_SPACE_H
 #define TANDEM_BACKENDS_SPACE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "tandem/status.h"
 
+typedef struct td_space_chunk td_space_chunk;
+
 typedef struct td_space {
     const char *backend; /* for messages */
     uint64_t capacity;   /* 0: no limit of its own */
     atomic_uint_fast64_t now, peak;
+    pthread_mutex_t mutex;
+    td_space_chunk *chunk; /* under the mutex: where the next block of middle size goes; NULL: into a new one */
 } td_space;
 
 void td_space_init(td_space *space, const char *backend, uint64_t capacity);

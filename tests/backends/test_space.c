@@ -1,0 +1,106 @@
+/* Memory spaces: what blocks of every size have in common, and that counters have their bytes and no more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "backends/space.h"
+#include "base/memory.h"
+
+enum { N = 40, STEP = 64 };
+
+static const size_t sizes[] = {0,     1,      63,      4096,          65535,   65536,
+                               65537, 600000, 2 << 20, (2 << 20) + 1, 4 << 20, (4 << 20) + 1};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+static void assert_all(const char *memory, size_t bytes, char is)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != is)
+            fail_msg("byte %zu of %zu is %d, not %d", i, bytes, memory[i], is);
+}
+
+/* Blocks come zeroed and aligned, keep what is theirs while others come and go, and leave nothing behind. */
+static void test_blocks_are_zeroed_aligned_and_apart(void **state)
+{
+    (void)state;
+    td_space space;
+    td_space_init(&space, "test", 0);
+    const uint64_t before = td_memory_read().bytes_now;
+    void *blocks[N];
+    for (int i = 0; i < N; i++) {
+        const size_t bytes = sizes[i % N_SIZES];
+        assert_null(td_space_allocate(&space, bytes, &blocks[i]));
+        assert_int_equal((uintptr_t)blocks[i] % STEP, 0);
+        assert_all(blocks[i], bytes, 0);
+        memset(blocks[i], i + 1, bytes);
+    }
+    for (int i = 0; i < N; i += 2)
+        td_space_release(&space, blocks[i]);
+    for (int i = 1; i < N; i += 2)
+        assert_all(blocks[i], sizes[i % N_SIZES], (char)(i + 1));
+    for (int i = 0; i < N; i += 2) {
+        assert_null(td_space_allocate(&space, sizes[i % N_SIZES], &blocks[i]));
+        assert_all(blocks[i], sizes[i % N_SIZES], 0);
+    }
+    for (int i = 0; i < N; i++)
+        td_space_release(&space, blocks[i]);
+    assert_int_equal(atomic_load(&space.now), 0);
+    assert_int_equal(td_memory_read().bytes_now, before);
+}
+
+/* The host counts a block's bytes and its header, wherever it lies: pages that stand ready for the next ones are nobody's. */
+static void test_counters_have_the_bytes_of_blocks(void **state)
+{
+    (void)state;
+    td_space space;
+    td_space_init(&space, "test", 3 << 20);
+    void *first = NULL, *second = NULL, *third = NULL;
+    assert_null(td_space_allocate(&space, 1 << 20, &first));
+    const uint64_t before = td_memory_read().bytes_now;
+    assert_null(td_space_allocate(&space, 1500000, &second));
+    assert_int_equal(td_memory_read().bytes_now - before, 1500000 + 64);
+    assert_int_equal(atomic_load(&space.now), (1 << 20) + 1500000);
+    td_status *status = td_space_allocate(&space, 1 << 20, &third);
+    assert_int_equal(td_status_code(status), TD_OUT_OF_MEMORY);
+    assert_null(third);
+    td_status_destroy(status);
+    td_space_release(&space, second);
+    assert_int_equal(td_memory_read().bytes_now, before);
+    td_space_release(&space, first);
+    assert_int_equal(atomic_load(&space.peak), (1 << 20) + 1500000);
+}
+
+/* Where the host has none, the block is refused, and nothing of it stays counted. */
+static void test_a_host_without_memory_refuses(void **state)
+{
+    (void)state;
+    td_space space;
+    td_space_init(&space, "test", 0);
+    const uint64_t before = td_memory_read().bytes_now;
+    for (uint64_t n = 1; n <= 3; n++) {
+        void *memory = NULL;
+        td_memory_fail_after(n);
+        td_status *status = td_space_allocate(&space, 100000, &memory);
+        const bool failed = td_memory_failed();
+        td_memory_fail_after(0);
+        assert_int_equal(status != NULL, failed);
+        assert_int_equal(memory == NULL, failed);
+        td_status_destroy(status);
+        td_space_release(&space, memory);
+        assert_int_equal(atomic_load(&space.now), 0);
+        assert_int_equal(td_memory_read().bytes_now, before);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_are_zeroed_aligned_and_apart),
+        cmocka_unit_test(test_counters_have_the_bytes_of_blocks),
+        cmocka_unit_test(test_a_host_without_memory_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
