@@ -56,8 +56,9 @@ static void update_elements(void *context, int64_t begin, int64_t end)
     float *states[TD_UPDATE_MOST_STATES] = {NULL};
     for (int32_t s = 0; s < target->n_states; s++)
         states[s] = target->states[s] + begin;
-    target->rule->update((float *)target->parameter + begin, states, work->gradient + begin, end - begin,
-                         target->coefficients);
+    const td_update_rule *rule = target->rule;
+    (rule->update_long ? rule->update_long : rule->update)((float *)target->parameter + begin, states,
+                                                           work->gradient + begin, end - begin, target->coefficients);
 }
 
 /* Of a 16-bit parameter: widened by the piece. */

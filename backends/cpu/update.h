@@ -13,7 +13,7 @@
 
 enum { TD_UPDATE_MOST_STATES = 3, TD_UPDATE_MOST_NARROW = 2048 /* elements of a 16-bit row, widened on the stack */ };
 
-enum { TD_NARROW_UNIT = 32 }; /* update_narrow takes elements by so many */
+enum { TD_UPDATE_UNIT = 32 }; /* long spans are taken by so many elements */
 
 /* A 16-bit gradient, and the 16-bit copy of the parameters that an update leaves. */
 typedef struct td_update_narrow {
@@ -31,6 +31,9 @@ typedef struct td_update_rule {
     /* n elements, or one row if per_row: states[i] points at their numbers, or is NULL where the call has fewer. The arrays
      * do not overlap. */
     void (*update)(float *parameter, float *const *states, const float *gradient, int64_t n, const float *coefficients);
+    /* Optional: the same for spans of any length, asking for what comes next. */
+    void (*update_long)(float *parameter, float *const *states, const float *gradient, int64_t n,
+                        const float *coefficients);
     /* Optional: the same from a 16-bit gradient and with a copy, for the whole pieces of 32 elements that n has. */
     void (*update_narrow)(float *parameter, float *const *states, const td_update_narrow *narrow, int64_t n,
                           const float *coefficients);

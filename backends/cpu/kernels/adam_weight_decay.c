@@ -1,7 +1,7 @@
 /* adam_weight_decay: the formula of optim/adam_weight_decay.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/kernels/update_narrow.h"
+#include "backends/cpu/kernels/update_units.h"
 
 /* As in optim/adam_weight_decay.c. */
 enum { SCALE, RATE, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, EPSILON, WEIGHT_DECAY };
@@ -24,10 +24,16 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
+TD_UPDATE_LONG(update)
+
 TD_UPDATE_NARROW(update)
 
-const td_update_rule TD_KERNEL(update_adam_weight_decay) = {
-    .name = "adam_weight_decay", .least_states = 2, .most_states = 2, .update = update, .update_narrow = update_narrow};
+const td_update_rule TD_KERNEL(update_adam_weight_decay) = {.name = "adam_weight_decay",
+                                                            .least_states = 2,
+                                                            .most_states = 2,
+                                                            .update = update,
+                                                            .update_long = update_long,
+                                                            .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(adam_weight_decay)
 

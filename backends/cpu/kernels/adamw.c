@@ -1,7 +1,7 @@
 /* adamw: the formula of optim/adamw.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/kernels/update_narrow.h"
+#include "backends/cpu/kernels/update_units.h"
 
 /* As in optim/adamw.c. */
 enum { SCALE, STEP, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, ROOT, EPSILON, DECAY };
@@ -24,10 +24,16 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
+TD_UPDATE_LONG(update)
+
 TD_UPDATE_NARROW(update)
 
-const td_update_rule TD_KERNEL(update_adamw) = {
-    .name = "adamw", .least_states = 2, .most_states = 2, .update = update, .update_narrow = update_narrow};
+const td_update_rule TD_KERNEL(update_adamw) = {.name = "adamw",
+                                                .least_states = 2,
+                                                .most_states = 2,
+                                                .update = update,
+                                                .update_long = update_long,
+                                                .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(adamw)
 

@@ -1,7 +1,7 @@
 /* lion: the formula of optim/lion.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/kernels/update_narrow.h"
+#include "backends/cpu/kernels/update_units.h"
 
 /* As in optim/lion.c. */
 enum { SCALE, RATE, BETA1, ONE_MINUS_BETA1, BETA2, ONE_MINUS_BETA2, WEIGHT_DECAY };
@@ -21,10 +21,16 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
+TD_UPDATE_LONG(update)
+
 TD_UPDATE_NARROW(update)
 
-const td_update_rule TD_KERNEL(update_lion) = {
-    .name = "lion", .least_states = 1, .most_states = 1, .update = update, .update_narrow = update_narrow};
+const td_update_rule TD_KERNEL(update_lion) = {.name = "lion",
+                                               .least_states = 1,
+                                               .most_states = 1,
+                                               .update = update,
+                                               .update_long = update_long,
+                                               .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(lion)
 

@@ -1,7 +1,7 @@
 /* rmsprop: the formula of optim/rmsprop.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/kernels/update_narrow.h"
+#include "backends/cpu/kernels/update_units.h"
 
 /* As in optim/rmsprop.c. */
 enum { SCALE, RATE, ALPHA, ONE_MINUS_ALPHA, EPSILON };
@@ -20,10 +20,16 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
+TD_UPDATE_LONG(update)
+
 TD_UPDATE_NARROW(update)
 
-const td_update_rule TD_KERNEL(update_rmsprop) = {
-    .name = "rmsprop", .least_states = 1, .most_states = 1, .update = update, .update_narrow = update_narrow};
+const td_update_rule TD_KERNEL(update_rmsprop) = {.name = "rmsprop",
+                                                  .least_states = 1,
+                                                  .most_states = 1,
+                                                  .update = update,
+                                                  .update_long = update_long,
+                                                  .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(rmsprop)
 

@@ -1,7 +1,7 @@
 /* sgd: the formula of optim/sgd.c, operation by operation, over a span of elements. */
 #include <math.h>
 
-#include "backends/cpu/kernels/update_narrow.h"
+#include "backends/cpu/kernels/update_units.h"
 
 /* As in optim/sgd.c. */
 enum { SCALE, RATE, WEIGHT_DECAY, MOMENTUM, FROM_GRADIENT, FROM_MOMENTUM };
@@ -33,10 +33,16 @@ static void update(float *restrict parameter, float *const *states, const float 
     }
 }
 
+TD_UPDATE_LONG(update)
+
 TD_UPDATE_NARROW(update)
 
-const td_update_rule TD_KERNEL(update_sgd) = {
-    .name = "sgd", .least_states = 0, .most_states = 1, .update = update, .update_narrow = update_narrow};
+const td_update_rule TD_KERNEL(update_sgd) = {.name = "sgd",
+                                              .least_states = 0,
+                                              .most_states = 1,
+                                              .update = update,
+                                              .update_long = update_long,
+                                              .update_narrow = update_narrow};
 
 TD_UPDATE_KERNEL(sgd)
 

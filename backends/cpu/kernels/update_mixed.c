@@ -67,7 +67,7 @@ typedef struct mixed_part {
 static int64_t update_narrow(const td_update_rule *rule, const mixed_part *part, int64_t begin, int64_t end, bool past)
 {
     const td_tensor *inputs = part->inputs, *gradient = &inputs[GRADIENT], *copy = part->copy;
-    const int64_t n = (end - begin) / TD_NARROW_UNIT * TD_NARROW_UNIT;
+    const int64_t n = (end - begin) / TD_UPDATE_UNIT * TD_UPDATE_UNIT;
     if (!rule->update_narrow || inputs[PARAMETER].dtype != TD_F32 || gradient->dtype == TD_F32 || part->seen.sum)
         return begin;
     float *states[TD_UPDATE_MOST_STATES] = {NULL};
