@@ -14,22 +14,18 @@
 enum {
     HEADER_BYTES = 64,
     CHUNK_BYTES = 16 * TD_LARGE_PAGE_BYTES,
-    STEP_BYTES =
-        4096, /* blocks begin at equal places of small pages: loads of one never look like last stores to another */
     LEAST_OF_CHUNK = 64 << 10,
     MOST_OF_CHUNK = 2 * TD_LARGE_PAGE_BYTES
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { HAS_CHUNKS = 0 }; /* what is beyond a block's end must be nobody's */
-#else
-enum { HAS_CHUNKS = 1 };
-#endif
+/* With AddressSanitizer what is beyond a block's end must be nobody's. */
+enum { HAS_CHUNKS = !TD_HAS_ASAN };
 
 struct td_space_chunk {
     char *reserved, *first; /* as it was given, and where its first large page begins */
     size_t used;            /* bytes from the first on */
     int32_t blocks;
+    bool has_holes; /* a block has gone from it: a large page would take memory for what nobody has */
 };
 
 typedef struct header {
@@ -67,10 +63,12 @@ static bool goes_into_chunk(size_t bytes)
     return HAS_CHUNKS && bytes >= LEAST_OF_CHUNK && bytes <= MOST_OF_CHUNK;
 }
 
-/* Of a chunk, for a block of so many bytes. */
+/* Of a chunk, for a block of so many bytes: whole pages, which can be given back, and blocks begin at equal places of pages, where
+ * loads of one never look like the last stores to another. */
 static size_t taken_by(size_t bytes)
 {
-    return (bytes + HEADER_BYTES + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+    const size_t page = td_page_bytes();
+    return (bytes + HEADER_BYTES + page - 1) / page * page;
 }
 
 static td_space_chunk *create_chunk(void)
@@ -109,7 +107,7 @@ static header *take_from_chunk(td_space *space, size_t bytes)
     block->chunk = chunk;
     chunk->used += taken;
     chunk->blocks++;
-    for (; page < chunk->used / TD_LARGE_PAGE_BYTES; page++)
+    for (; !chunk->has_holes && page < chunk->used / TD_LARGE_PAGE_BYTES; page++)
         td_large_page_hold(chunk->first + page * TD_LARGE_PAGE_BYTES);
     return block;
 }
@@ -119,6 +117,7 @@ static void return_to_chunk(td_space *space, header *block)
 {
     td_space_chunk *chunk = block->chunk;
     if (--chunk->blocks) {
+        chunk->has_holes = true;
         td_reserve_drop(block, taken_by(block->bytes));
         return;
     }
@@ -127,6 +126,7 @@ static void return_to_chunk(td_space *space, header *block)
     destroy_chunk(chunk);
 }
 
+/* NULL too where there is no address space for a chunk: the block may still find memory by itself. */
 static header *allocate_in_chunk(td_space *space, size_t bytes)
 {
     if (!td_memory_count(bytes + HEADER_BYTES))
@@ -159,7 +159,8 @@ td_status *td_space_allocate(td_space *space, size_t bytes, void **out_memory)
     if (!reserve(space, bytes, &available))
         return TD_ERROR(TD_OUT_OF_MEMORY, "%s: out of memory: %zu bytes asked for, %llu of %llu free", space->backend,
                         bytes, (unsigned long long)available, (unsigned long long)space->capacity);
-    header *block = goes_into_chunk(bytes) ? allocate_in_chunk(space, bytes) : allocate_alone(bytes);
+    header *block = goes_into_chunk(bytes) ? allocate_in_chunk(space, bytes) : NULL;
+    block = block ? block : allocate_alone(bytes);
     if (!block) {
         atomic_fetch_sub(&space->now, bytes);
         return TD_ERROR(TD_OUT_OF_MEMORY, "%s: the host has no memory left for %zu bytes", space->backend, bytes);

@@ -13,6 +13,18 @@
 
 #include "tandem/status.h"
 
+/* Whether AddressSanitizer looks on: memory that could lie together then stays apart, so that it sees who leaves his own. */
+#if defined(__SANITIZE_ADDRESS__)
+#define TD_HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TD_HAS_ASAN 1
+#endif
+#endif
+#ifndef TD_HAS_ASAN
+#define TD_HAS_ASAN 0
+#endif
+
 /* Zeroed; NULL when there is no memory, or when count * size overflows. One free function for all: td_free. */
 void *td_calloc(size_t count, size_t size);
 /* Grows or shrinks, new bytes undefined; the old block stays valid when NULL comes back. */

@@ -223,7 +223,7 @@ static td_status *begin_files(td_train_job *j)
 td_status *td_train_prepare(td_train_job *j)
 {
     if (!j->distributed.job) /* mpirun ends the ranks of a job that cannot begin, and they do not speak of that */
-        td_training_catch_early_signals();
+        td_training_catch_early_signals(td_argument_flag(j->arguments, "--resume"));
     TD_TRY(td_setup_open_worker(j->config, &j->distributed, &j->setup));
     if (!j->setup.dataset)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");

@@ -49,7 +49,7 @@ void td_training_stops(td_job *job)
 }
 
 static void (*handler)(int); /* NULL: none of this file's */
-static bool early_clears;
+static bool early_clears, early_resumes;
 
 /* With what a handler may call. */
 static void write_error(const char *text)
@@ -63,7 +63,8 @@ static void on_early_signal(int number)
     caught = number;
     write_error(early_clears ? "\r\033[Ktandem: " : "tandem: "); /* a line of progress may be there */
     write_error(td_training_stop_reason());
-    write_error(" before the first step: no run was begun\n");
+    write_error(early_resumes ? " before the first step: the run is as it was\n"
+                              : " before the first step: no run was begun\n");
     _exit(TD_EXIT_INTERRUPTED);
 }
 
@@ -79,8 +80,9 @@ static void catch_with(void (*next)(int))
     handler = next;
 }
 
-void td_training_catch_early_signals(void)
+void td_training_catch_early_signals(bool resumes)
 {
+    early_resumes = resumes;
     early_clears = isatty(STDERR_FILENO);
     catch_with(on_early_signal);
 }

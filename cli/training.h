@@ -59,8 +59,9 @@ void td_training_deinit(td_training *training);
 
 /* What a signal asks to stop, from now on; NULL: nothing. For ranks that only serve. */
 void td_training_stops(td_job *job);
-/* Until the run's folder is made: the signals below say so and end the process with exit code 130. */
-void td_training_catch_early_signals(void);
+/* Until the run's folder is made, or looked into by a run that resumes: the signals below say that nothing has changed and end the
+ * process with exit code 130. */
+void td_training_catch_early_signals(bool resumes);
 /* From now on SIGINT, SIGTERM, SIGHUP, SIGUSR2 (which mpirun passes on to its ranks) and SIGPIPE (where they are not ignored) finish the steps in flight and end
  * td_training_run; a second one ends the process. One that came
  * before the run ends it without a step. */

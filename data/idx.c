@@ -59,12 +59,13 @@ static td_status *read_dims(gzFile file, const char *path, int64_t most, td_idx 
 static td_status *read_header(gzFile file, const char *path, int32_t least_rank, int32_t most_rank, td_idx *out)
 {
     uint8_t magic[4];
-    if (gzread(file, magic, 1) == 0) /* an error is seen below */
+    int code = Z_OK;
+    const int got = gzread(file, magic, 1);
+    (void)gzerror(file, &code);
+    if (got == 0 && code == Z_OK && gzoffset(file) == 0) /* nothing was there, not even of a compressed file */
         return td_status_help(TD_ERROR(TD_DATA_ERROR, "%s: it is empty: no IDX header and no rows", path),
                               "data.train and data.test: name files that have some");
-    if (gzrewind(file) != 0)
-        return read_error(file, path);
-    TD_TRY(read_bytes(file, path, magic, 4));
+    TD_TRY(read_bytes(file, path, magic + (got == 1), got == 1 ? 3 : 4));
     if (magic[0] || magic[1])
         return TD_ERROR(TD_DATA_ERROR, "%s: this is no IDX file: it begins with %d, %d instead of two zeros", path,
                         magic[0], magic[1]);

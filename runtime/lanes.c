@@ -76,7 +76,7 @@ td_status *td_session_settle_lane(td_lane *lane)
     return site->api->event_wait(lane->event);
 }
 
-/* Less what the waiting itself takes, which is seen right afterwards, when nothing is left to wait for. */
+/* Less the least that waiting itself takes, which is seen right afterwards, when nothing is left to wait for. */
 static td_status *time_instruction(td_lane *lane, td_instruction *in, int32_t parity)
 {
     int64_t begin = td_clock_ns();
@@ -85,7 +85,8 @@ static td_status *time_instruction(td_lane *lane, td_instruction *in, int32_t pa
     const int64_t end = td_clock_ns();
     TD_TRY(td_session_settle_lane(lane));
     const int64_t waiting = td_clock_ns() - end;
-    in->timed_ns[parity] += end - begin > waiting ? end - begin - waiting : 0;
+    lane->least_wait_ns = lane->least_wait_ns && lane->least_wait_ns < waiting ? lane->least_wait_ns : waiting;
+    in->timed_ns[parity] += end - begin > lane->least_wait_ns ? end - begin - lane->least_wait_ns : 0;
     in->timed_runs[parity]++;
     return NULL;
 }
@@ -308,7 +309,7 @@ static void *lane_main(void *argument)
     td_record_name_thread("%.14s %s %d", lane->session->plan->sites[lane->group->site].name, kinds[lane->group->kind],
                           lane->index);
     bind_lane(lane);
-    if (lane->event) /* the device works, this thread waits for it */
+    if (lane->event) /* the device works by itself, this thread waits for it */
         td_thread_run_soon();
     while (take(lane, &item, true))
         run_ready(lane, item);

@@ -145,7 +145,8 @@ typedef struct td_lane {
     bool started;
     double busy_s; /* its thread's own during a run */
     int64_t kernels, copied_bytes;
-    double ended_busy_s; /* the same when the last run ended: what counters report, whenever they are asked for */
+    int64_t least_wait_ns; /* for an event when the queue has nothing to do, while ops are timed; 0: not known */
+    double ended_busy_s;   /* the same when the last run ended: what counters report, whenever they are asked for */
     int64_t ended_kernels, ended_copied_bytes;
 } td_lane;
 

@@ -182,9 +182,9 @@ typedef struct td_device_counters {
 int32_t td_session_devices(const td_session *session);
 td_device_counters td_session_device(const td_session *session, int32_t index);
 
-/* How long single ops took. Timing is off at first; while it is on, each op costs two more looks at the clock, and a device
- * with queues of its own is waited for after each op, so that its times are complete but a step is longer; what waiting for it
- * takes when it has nothing to do is not counted. Between runs only. */
+/* How long single ops took. Timing is off at first; while it is on, each op costs three more looks at the clock, and a device
+ * with queues of its own is waited for after each op, so that its times are complete but a step is longer, and once more: the least
+ * that this took is no part of times. Between runs only. */
 typedef struct td_op_time {
     const char *name, *op, *device; /* the node's name, its op, where it ran; they live as long as the session */
     int64_t runs;

@@ -10,7 +10,7 @@ static const char *const endless[] = {
     NULL};
 
 /* It has a checkpoint that can be read and gone on from. */
-static void expect_resumable(void)
+static void expect_resumable(int64_t least_steps)
 {
     char more[64];
     assert_int_not_equal(access("long/summary.json", F_OK), 0);
@@ -18,7 +18,7 @@ static void expect_resumable(void)
     json_t *json = json_loads(out, 0, NULL);
     int64_t steps = json_integer_value(json_object_get(json, "steps"));
     json_decref(json);
-    assert_true(steps > 0);
+    assert_true(steps >= least_steps);
     snprintf(more, sizeof more, "train.steps=%lld", (long long)steps + 3);
     SUCCEED("train", "x.yaml", "--run", "long", "--resume", "--set", "train.epochs=100000", "--set", more, "--set",
             "optimizer[1].schedule.total_steps=32");
@@ -38,7 +38,7 @@ static void test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(vo
         (void)read_until(stream, "no such line"); /* the pipe must not fill */
         assert_int_equal(wait_for(child), 130);
         fclose(stream);
-        expect_resumable();
+        expect_resumable(1);
     }
 }
 
@@ -87,10 +87,7 @@ static void test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on(void
     assert_int_equal(wait_for(child), 130);
     fclose(stream);
     close(watch);
-    SUCCEED("train", "x.yaml", "--run", "long", "--resume", "--set", "train.epochs=100000", "--set", "train.steps=40",
-            "--set", "optimizer[1].schedule.total_steps=32");
-    assert_int_equal(integer_at("long/summary.json", "steps"), 40);
-    assert_int_equal(system("rm -r long"), 0);
+    expect_resumable(0);
 }
 
 /* As in `tandem train ... | head -3`. */
@@ -102,7 +99,7 @@ static void test_a_reader_that_goes_away_costs_no_checkpoint(void **state)
     assert_true(read_until(stream, "epoch"));
     fclose(stream);
     assert_int_equal(wait_for(child), 130);
-    expect_resumable();
+    expect_resumable(1);
 }
 
 static void test_a_second_signal_ends_at_once(void **state)
