@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from jobs import (
-    NAME, TANDEM, SAMPLES, ROOT, QUIET, ALONE, MODEL, STEADY, words_of, mpirun, require, train, require_equal, children,
+    NAME, TANDEM, SAMPLES, environment, ALONE, MODEL, STEADY, words_of, mpirun, require, train, require_equal, children,
     wait_for, Job, require_same_course)
 
 
@@ -23,7 +23,7 @@ def killed():
         for victim, role in ((3, "server 1"), (1, "worker 1")):
             name = f"k{victim}"
             command = [TANDEM, "train", "model.yaml", "--run", name, *[w for s in endless for w in ("--set", s)], "--set", "ps.servers=2"]
-            job = subprocess.Popen(words_of(4, command, ["--enable-recovery"]), env={**os.environ, **ROOT, **QUIET}, cwd=folder,
+            job = subprocess.Popen(words_of(4, command, ["--enable-recovery"]), env=environment(), cwd=folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             wait_for(lambda: list(pathlib.Path(folder, name).glob("checkpoints/*/manifest.json")))
             os.kill(children(job.pid, "tandem")[victim], signal.SIGKILL)
@@ -159,7 +159,7 @@ def refused():
                 command, capture_output=True, text=True, cwd=folder)
             require(words in done.stderr and done.returncode == code, f"{setting} is not refused as it should be", done)
         for command in ([TANDEM, "plan"], [*words_of(2, [TANDEM, "train"], [])]):
-            done = subprocess.run([*command, SAMPLES / "gpt/gpt.yaml", "--set", "offload.embedding=ps"], env={**os.environ, **ROOT, **QUIET},
+            done = subprocess.run([*command, SAMPLES / "gpt/gpt.yaml", "--set", "offload.embedding=ps"], env=environment(),
                                   capture_output=True, text=True, timeout=300, cwd=folder)
             require('"tok.weight", which "head/linear" reads too' in done.stderr and done.returncode == 2 and done.stderr.count("reads too") == 1,
                     "a table that is an output layer too is not refused as it should be", done)

@@ -5,8 +5,10 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 from event_files import losses
@@ -36,12 +38,19 @@ LAYERS = ("model.hidden=[300, 300]", "train.epochs=1")  # gradients of more than
 STEADY = ["train.epochs=40", "checkpoint.every=50"]
 
 
+def environment():
+    """A job's own: one that begins where mpirun keeps its files while another of the same user ends would find no place for them."""
+    own = tempfile.mkdtemp(prefix="job_")
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return {**os.environ, **ROOT, **QUIET, "TMPDIR": own}
+
+
 def words_of(ranks, command, more):
     return [MPIRUN, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *more, *map(str, command)]
 
 
 def mpirun(ranks, command, more=(), **options):
-    return subprocess.run(words_of(ranks, command, more), env={**os.environ, **ROOT, **QUIET}, capture_output=True, text=True,
+    return subprocess.run(words_of(ranks, command, more), env=environment(), capture_output=True, text=True,
                           timeout=300, **options)
 
 
@@ -128,7 +137,7 @@ class Job:
         command = [TANDEM, "train", "model.yaml", "--run", name]
         for setting in settings:
             command += ["--set", setting]
-        self.process = subprocess.Popen(words_of(ranks, command, more), env={**os.environ, **ROOT, **QUIET}, cwd=folder,
+        self.process = subprocess.Popen(words_of(ranks, command, more), env=environment(), cwd=folder,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.process.stdout = io.TextIOWrapper(self.process.stdout, newline="\n")  # a line that is rewritten stays one
         atexit.register(self.process.kill)  # ends its ranks too, should the test fail

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from jobs import (
-    NAME, TANDEM, SLOW, STEADY_RANKS, ROOT, QUIET, MODEL, STEADY, words_of, mpirun, require, train, require_equal, profile_of,
+    NAME, TANDEM, SLOW, STEADY_RANKS, environment, MODEL, STEADY, words_of, mpirun, require, train, require_equal, profile_of,
     ranks_of, children, wait_for, Job)
 
 
@@ -61,7 +61,7 @@ def recorded_killed():
     with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
         pathlib.Path(folder, "model.yaml").write_text(MODEL)
         command = [TANDEM, "train", "model.yaml", "--run", "k", *[w for s in settings for w in ("--set", s)]]
-        job = subprocess.Popen(words_of(4, command, ["--enable-recovery"]), env={**os.environ, **ROOT, **QUIET}, cwd=folder,
+        job = subprocess.Popen(words_of(4, command, ["--enable-recovery"]), env=environment(), cwd=folder,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
         def written():
             files = list(pathlib.Path(folder, "k/profile").glob("trace-0001*.tdt"))

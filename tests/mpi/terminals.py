@@ -5,7 +5,7 @@ import pty
 import subprocess
 import tempfile
 
-from jobs import TANDEM, ROOT, QUIET, MODEL, words_of, require
+from jobs import TANDEM, environment, MODEL, words_of, require
 
 
 def shown(master):
@@ -26,7 +26,7 @@ def on_terminal(folder, name, shell_end):
     words = words_of(3, [TANDEM, "train", "model.yaml", "--run", name], [])
     master, terminal = pty.openpty()
     command = ["bash", "-c", f'set -o pipefail; "$@" {shell_end}', "bash", *words]
-    with subprocess.Popen(command, env={**os.environ, **ROOT, **QUIET}, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal,
+    with subprocess.Popen(command, env=environment(), cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal,
                           stderr=terminal) as job:
         os.close(terminal)
         text = shown(master)

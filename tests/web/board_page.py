@@ -41,8 +41,9 @@ def train_job(tandem, folder):
     if not shutil.which("mpirun"):
         return False
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.getuid() == 0 else {}
-    subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4", tandem, "train", "samples/wide_deep/ps.yaml", "--profile", "--run", folder / "job", "--set", "train.steps=60",
-                    "--set", "profile.steps=20-49"], check=True, cwd=ROOT, env={**os.environ, **root}, stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as own:  # another mpirun may end where this one begins
+        subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4", tandem, "train", "samples/wide_deep/ps.yaml", "--profile", "--run", folder / "job", "--set", "train.steps=60",
+                        "--set", "profile.steps=20-49"], check=True, cwd=ROOT, env={**os.environ, **root, "TMPDIR": own}, stdout=subprocess.DEVNULL)
     return True
 
 
