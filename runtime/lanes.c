@@ -309,7 +309,7 @@ static void *lane_main(void *argument)
     td_record_name_thread("%.14s %s %d", lane->session->plan->sites[lane->group->site].name, kinds[lane->group->kind],
                           lane->index);
     bind_lane(lane);
-    if (lane->event) /* the device works by itself, this thread waits for it */
+    if (lane->event) /* most devices work by themselves, and this thread waits */
         td_thread_run_soon();
     while (take(lane, &item, true))
         run_ready(lane, item);

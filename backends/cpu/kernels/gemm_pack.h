@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) void gemm_pack_floats_along(gemm_so
     }
 }
 
-/* Whether it is such a panel. */
+/* Packs the panel if it is of f32, and says whether it did. Its width is that of a panel of B, or else of A. */
 static inline bool gemm_pack_some_along(gemm_source s, int64_t k, int64_t end, int64_t width, float *to)
 {
     if (s.narrow)
