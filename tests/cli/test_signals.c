@@ -60,11 +60,11 @@ static void test_a_signal_before_the_first_step_is_said_and_leaves_no_run(void *
         int pipe_end = open("pipe.tdg", O_WRONLY); /* returns when the program reads */
         assert_true(pipe_end >= 0);
         kill(child, cases[i].signal);
+        close(pipe_end); /* TSan keeps a signal back until the read that it met returns */
         char line[512] = "";
         assert_non_null(fgets(line, sizeof line, errors_of));
         assert_string_equal(line, cases[i].said);
         assert_int_equal(wait_for(child), 130);
-        close(pipe_end);
         fclose(errors_of);
         assert_int_not_equal(access("long", F_OK), 0);
     }
