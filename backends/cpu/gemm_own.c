@@ -80,7 +80,7 @@ static void cut_into_tiles(const td_gemm_own_kernels *kernels, const td_gemm_sha
                            td_gemm_own_cut *cut)
 {
     const int64_t unit = kernels->rows;
-    const int64_t cost_of_a = kernels->reads_rows && !shape->transpose_a && !shape->narrow ? 1 : 2, cost_of_b = 2;
+    const int64_t cost_of_a = td_gemm_reads_rows(kernels, shape->transpose_a, shape->narrow) ? 1 : 2, cost_of_b = 2;
     int64_t most_rows = td_divide_up(shape->m, unit * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
     int64_t best = INT64_MAX;
     for (int64_t columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS); columns <= most_columns; columns++) {

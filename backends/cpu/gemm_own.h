@@ -46,12 +46,18 @@ typedef struct td_gemm_own_kernels {
     void (*piece)(const td_gemm_piece *piece);
     void (*round)(const td_gemm_rounding *row);
     int64_t rows;    /* TD_GEMM_OWN_ROWS, TD_GEMM_AMX_ROWS */
-    bool reads_rows; /* A is not packed if its rows are stored as such, in f32 */
+    bool reads_rows; /* see td_gemm_reads_rows */
 } td_gemm_own_kernels;
 const td_gemm_own_kernels *td_gemm_own_kernels_of(td_isa isa);
 /* For bf16 alone: in pairs, on TD_ISA_AVX512_BF16; in tiles, on TD_ISA_AMX_BF16. */
 const td_gemm_own_kernels *td_gemm_pair_kernels(void);
 const td_gemm_own_kernels *td_gemm_amx_kernels(void);
+
+/* Whether whole panels of A's rows are read where they lie: if they are stored as rows, in f32. Else A is packed. */
+static inline bool td_gemm_reads_rows(const td_gemm_own_kernels *kernels, bool transpose_a, td_gemm_narrow narrow)
+{
+    return kernels->reads_rows && !transpose_a && !narrow;
+}
 
 /* How a product is cut: its sums into parts by the shape alone; C into tiles for a number of threads, which no bit
  * depends on. */

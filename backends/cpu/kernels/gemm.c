@@ -74,15 +74,13 @@ static gemm_source a_of(const td_gemm_piece *piece, const block *at)
     return piece->transpose_a ? gemm_source_at(a, at->k, at->row) : gemm_source_at(a, at->row, at->k);
 }
 
+extern const td_gemm_own_kernels TD_KERNEL(gemm_own);
+
 /* Rows of the block that are read where they lie, whole panels of them: the others are packed. */
 static int64_t rows_as_stored(const td_gemm_piece *piece, const block *at)
 {
-#ifdef GEMM_READS_ROWS
-    if (!piece->transpose_a && !piece->narrow)
-        return at->rows / GEMM_ROWS * GEMM_ROWS;
-#endif
-    (void)piece, (void)at;
-    return 0;
+    const bool reads = td_gemm_reads_rows(&TD_KERNEL(gemm_own), piece->transpose_a, piece->narrow);
+    return reads ? at->rows / GEMM_ROWS * GEMM_ROWS : 0;
 }
 
 static void pack_a(const td_gemm_piece *piece, const block *at, float *to)
@@ -196,7 +194,6 @@ static void multiply_piece(const td_gemm_piece *piece)
     }
 }
 
-extern const td_gemm_own_kernels TD_KERNEL(gemm_own);
 const td_gemm_own_kernels TD_KERNEL(gemm_own) = {.piece = multiply_piece,
                                                  .round = gemm_round_row,
                                                  .rows = TD_GEMM_OWN_ROWS,
