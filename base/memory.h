@@ -25,6 +25,18 @@
 #define TD_HAS_ASAN 0
 #endif
 
+/* Whether ThreadSanitizer does: it takes the place of malloc as well, and slows everything down. */
+#if defined(__SANITIZE_THREAD__)
+#define TD_HAS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TD_HAS_TSAN 1
+#endif
+#endif
+#ifndef TD_HAS_TSAN
+#define TD_HAS_TSAN 0
+#endif
+
 /* Zeroed; NULL when there is no memory, or when count * size overflows. One free function for all: td_free. */
 void *td_calloc(size_t count, size_t size);
 /* Grows or shrinks, new bytes undefined; the old block stays valid when NULL comes back. */

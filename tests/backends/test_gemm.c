@@ -172,7 +172,7 @@ typedef struct way {
 static const way ways[] = {
 #ifdef TANDEM_HAVE_ONEDNN
     {TD_GEMM_TILES, true},
-#ifndef __SANITIZE_THREAD__
+#if !TD_HAS_TSAN
     {TD_GEMM_LIBRARY, false},
 #endif
 #endif

@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 static void test_counters_follow_every_call(void **state)
 {
     (void)state;
@@ -158,7 +150,7 @@ static void test_checked_arithmetic(void **state)
     assert_false(td_add_checked(-1, 1, &out));
 }
 
-#ifndef SANITIZED
+#if !TD_HAS_ASAN && !TD_HAS_TSAN
 static int64_t resident_bytes(void)
 {
     long long size, resident;
@@ -218,11 +210,15 @@ static void test_counters_hold_with_several_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counters_follow_every_call),          cmocka_unit_test(test_memory_is_zeroed_and_aligned),
-        cmocka_unit_test(test_sizes_that_overflow_give_null),       cmocka_unit_test(test_realloc_keeps_content),
-        cmocka_unit_test(test_exactly_the_chosen_allocation_fails), cmocka_unit_test(test_format),
-        cmocka_unit_test(test_grow_makes_room_for_one_more),        cmocka_unit_test(test_checked_arithmetic),
-#ifndef SANITIZED
+        cmocka_unit_test(test_counters_follow_every_call),
+        cmocka_unit_test(test_memory_is_zeroed_and_aligned),
+        cmocka_unit_test(test_sizes_that_overflow_give_null),
+        cmocka_unit_test(test_realloc_keeps_content),
+        cmocka_unit_test(test_exactly_the_chosen_allocation_fails),
+        cmocka_unit_test(test_format),
+        cmocka_unit_test(test_grow_makes_room_for_one_more),
+        cmocka_unit_test(test_checked_arithmetic),
+#if !TD_HAS_ASAN && !TD_HAS_TSAN
         cmocka_unit_test(test_large_memory_is_mapped_when_touched),
 #endif
         cmocka_unit_test(test_counters_hold_with_several_threads),

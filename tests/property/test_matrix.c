@@ -57,7 +57,7 @@ static const place places[PLACES] = {
     [ROWS_STAY] = {"offload.optimizer: cpu with the table on the accelerator", {NULL, NULL}, TD_OFFLOAD_CPU, 1},
     [OFFLOAD_AUTO] = {"offload.optimizer: auto", {"table*", NULL}, TD_OFFLOAD_AUTO, 1},
 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if TD_HAS_ASAN || TD_HAS_TSAN || !defined(NDEBUG)
 enum { EVERY = 17 }; /* no divisor of the number of combinations of a rule */
 #else
 enum { EVERY = 1 };

@@ -38,7 +38,7 @@ static random_machine machines[] = {
 };
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if TD_HAS_ASAN || TD_HAS_TSAN || !defined(NDEBUG)
 enum { GRAPHS = 300 };
 #else
 enum { GRAPHS = 3000 };

@@ -22,7 +22,7 @@
 #include "tests/support/random_machine.h"
 
 enum { BATCHES = 5 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if TD_HAS_ASAN || TD_HAS_TSAN || !defined(NDEBUG)
 enum { MODELS = 25 };
 #else
 enum { MODELS = 200 };

@@ -23,18 +23,9 @@
 
 /* ---- counting -------------------------------------------------------------------------------------------------------------- */
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
 static atomic_llong live, locks; /* blocks allocated and not freed; pthread_mutex_lock calls */
 
-#if defined(__GLIBC__) && !defined(SANITIZED)
+#if defined(__GLIBC__) && !TD_HAS_ASAN && !TD_HAS_TSAN
 enum { COUNTED = 1 };
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);

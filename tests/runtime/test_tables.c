@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "runtime/session.h"
 #include "tandem/ops.h"
 #include "tests/base/check.h"
@@ -432,11 +433,7 @@ static void test_evaluation_changes_nothing(void **state)
 /* ---- a table three times what the process may have ------------------------------------------------------------------------------------ */
 
 /* A sanitizer's own memory grows with ours, so what a process takes says nothing then: the run is the same, without limits. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MEMORY_IS_MEASURED = 0 };
-#else
-enum { MEMORY_IS_MEASURED = 1 };
-#endif
+enum { MEMORY_IS_MEASURED = !TD_HAS_ASAN && !TD_HAS_TSAN };
 enum { LIMIT_MIB = 64, LARGE_ROWS = LIMIT_MIB * (1 << 20) / (DIM + ODD_DIM) / 4 };
 
 static bool write_text(const char *path, const char *text)
