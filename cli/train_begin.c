@@ -250,6 +250,7 @@ td_status *td_train_prepare(td_train_job *j)
         TD_TRY(td_snapshots_open(&j->training.snapshots, &j->setup, j->run));
     }
     set_progress(j);
+    j->training.errors = j->talk ? j->arguments->errors : NULL;
     return NULL;
 }
 
@@ -279,6 +280,9 @@ void td_train_print_start(const td_train_job *j)
             td_format_traffic(traffic, (double)(plan.to_device_bytes_per_step + plan.to_host_bytes_per_step)), j->run);
     if (plan.delayed)
         fprintf(j->talk, "updates are made one step late (offload.delayed): results are not those of exact updates\n");
-    if (j->resumed)
-        fprintf(j->talk, "resumed after step %lld\n", (long long)td_store_steps(j->training.store));
+    const long long steps = (long long)td_store_steps(j->training.store);
+    if (j->resumed && steps)
+        fprintf(j->talk, "resumed after step %lld\n", steps);
+    else if (j->resumed)
+        fprintf(j->talk, "resumed before the first step\n");
 }

@@ -114,9 +114,9 @@ const char *td_training_stop_reason(void)
     case SIGUSR2:
         return "ended by SIGUSR2";
     case SIGHUP:
-        return "ended by SIGHUP: the terminal is gone";
+        return "ended by SIGHUP (the terminal is gone)";
     case SIGPIPE:
-        return "ended by SIGPIPE: nobody reads the output any more";
+        return "ended by SIGPIPE (nobody reads the output any more)";
     default:
         return "interrupted";
     }
@@ -243,6 +243,23 @@ static td_status *save(td_training *training)
     return NULL;
 }
 
+/* A checkpoint may take long, and it is the last moment to do without it. */
+static void announce_checkpoint(td_training *training)
+{
+    const long long steps = (long long)td_store_steps(training->store);
+    const bool by_hand = caught == SIGINT && isatty(STDERR_FILENO);
+    char when[48] = "before the first step";
+    if (!training->errors || !training->checkpoints)
+        return;
+    if (steps)
+        (void)snprintf(when, sizeof when, "after step %lld", steps);
+    td_progress_end(&training->progress);
+    td_status *said = TD_ERROR(TD_CANCELLED, "%s %s: writing a checkpoint; another %s ends without it",
+                               td_training_stop_reason(), when, by_hand ? "Ctrl-C" : "signal");
+    td_program_say(said, training->errors);
+    td_status_destroy(said);
+}
+
 /* What was trained before an error is not lost with it. */
 static td_status *rescue(td_training *training, td_status *error)
 {
@@ -275,6 +292,8 @@ static td_status *run_all(td_training *training, td_loader *loader)
         if (status)
             return rescue(training, status);
         int64_t now = td_store_steps(training->store);
+        if (training->stopped && now < end)
+            announce_checkpoint(training);
         td_collector_store(&training->collector, training->store);
         td_snapshots_keep(&training->snapshots, training->store, now >= end);
         saved = every && now % every == 0 && now > step;

@@ -24,6 +24,7 @@ typedef struct td_training {
     const char *checkpoints; /* folder; NULL: none are written */
     const char *watch;       /* the name of an output of the plan, printed every train.log_every steps; NULL: none */
     td_progress progress;
+    FILE *errors;           /* where it says that a signal has it write a checkpoint; NULL: it does not */
     td_collector collector; /* opened by the caller, or zeros */
     td_snapshots snapshots; /* likewise */
     /* results */

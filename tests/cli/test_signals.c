@@ -42,6 +42,78 @@ static void test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(vo
     }
 }
 
+/* Begins the endless run with what it says on standard error and more settings, and interrupts it after some step. Returns the next
+ * line that is none of progress in `line`. */
+static pid_t interrupt(const char *set, void (*before)(void), FILE **out_stream, char line[512])
+{
+    const char *words[16] = {0};
+    int n = 0;
+    for (; endless[n]; n++)
+        words[n] = endless[n];
+    words[n++] = "--json"; /* progress goes there too */
+    words[n++] = "--set";
+    words[n] = set;
+    pid_t child = start_program_by(2, words, out_stream);
+    assert_true(read_until(*out_stream, "epoch"));
+    before();
+    kill(child, SIGINT);
+    do
+        assert_non_null(fgets(line, 512, *out_stream));
+    while (!strncmp(line, "epoch", 5));
+    return child;
+}
+
+static void put_a_file_for_the_checkpoints(void)
+{
+    assert_int_equal(rename("long/checkpoints", "long/away"), 0);
+    assert_int_equal(close(open("long/checkpoints", O_CREAT | O_WRONLY, 0600)), 0);
+}
+
+static void change_nothing(void)
+{
+}
+
+/* It cannot be written, so the line is not one that follows it. */
+static void test_a_signal_is_answered_before_the_checkpoint_is_written(void **state)
+{
+    (void)state;
+    FILE *stream = NULL;
+    char line[512], expected[512];
+    long long steps = 0;
+    pid_t child = interrupt("checkpoint.keep=1", put_a_file_for_the_checkpoints, &stream, line);
+    assert_int_equal(sscanf(line, "tandem: interrupted after step %lld", &steps), 1);
+    snprintf(expected, sizeof expected,
+             "tandem: interrupted after step %lld: writing a checkpoint; another signal ends without it\n", steps);
+    assert_string_equal(line, expected);
+    assert_true(steps > 0);
+    assert_true(read_until(stream, "tandem: "));
+    assert_int_not_equal(wait_for(child), 130);
+    fclose(stream);
+    assert_int_equal(system("rm -r long"), 0);
+}
+
+static void test_a_signal_announces_no_checkpoint_where_none_is_kept(void **state)
+{
+    (void)state;
+    FILE *stream = NULL;
+    char line[512];
+    pid_t child = interrupt("checkpoint.keep=0", change_nothing, &stream, line);
+    assert_non_null(strstr(line, " of 1600000\n")); /* what is said at the end */
+    assert_int_equal(wait_for(child), 130);
+    fclose(stream);
+    assert_int_equal(system("rm -r long"), 0);
+}
+
+static void test_a_run_without_a_step_is_resumed_before_the_first(void **state)
+{
+    (void)state;
+    SUCCEED("train", "x.yaml", "--run", "begun", "--set", "train.steps=8");
+    assert_int_equal(system("rm -r begun/summary.json begun/checkpoints/*"), 0);
+    SUCCEED("train", "x.yaml", "--run", "begun", "--resume", "--set", "train.steps=8");
+    assert_non_null(strstr(out, "\nresumed before the first step\n"));
+    assert_int_equal(system("rm -r begun"), 0);
+}
+
 /* The program waits for a pipe to give it the model, so it is certain to be before its first step. */
 static void test_a_signal_before_the_first_step_is_said_and_leaves_no_run(void **state)
 {
@@ -176,6 +248,9 @@ int main(void)
     signal(SIGINT, SIG_DFL); /* where a shell runs this in the background it is ignored, and a child keeps that */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
+        cmocka_unit_test(test_a_signal_is_answered_before_the_checkpoint_is_written),
+        cmocka_unit_test(test_a_signal_announces_no_checkpoint_where_none_is_kept),
+        cmocka_unit_test(test_a_run_without_a_step_is_resumed_before_the_first),
         cmocka_unit_test(test_a_signal_before_the_first_step_is_said_and_leaves_no_run),
         cmocka_unit_test(test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on),
         cmocka_unit_test(test_a_reader_that_goes_away_costs_no_checkpoint),
