@@ -50,7 +50,7 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
     if (!status)
         status = load(td_argument(arguments, "--checkpoint"), store);
     if (!status)
-        status = td_evaluate_with(setup, plan, store, which, &evaluation);
+        status = td_evaluate_with(setup, plan, store, which, NULL, &evaluation);
     if (!status && !evaluation.samples)
         status = TD_ERROR(TD_INVALID_ARGUMENT, "the data has no test part; give one (data.test, data.train_share or "
                                                "data.test_rows, as the format has it), or --part train");

@@ -33,8 +33,8 @@ static td_status *train_until_signal(td_train_job *j)
         status = td_train_check_progress(j, steps, updates);
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = td_train_interrupted(j);
-    if (!j->training.is_further)
-        td_training_release_signals();
+    if (j->distributed.job && !j->training.is_further)
+        td_training_release_signals(); /* in one process a signal ends the evaluation, too */
     td_profiling_finish(j->profiler, &j->setup, status);
     if (status)
         return td_train_explain(j, status);

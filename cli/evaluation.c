@@ -14,6 +14,7 @@ typedef struct watcher {
     int64_t samples;
     int32_t logit_output, scores_output, loss_output; /* -1: none */
     int64_t right;                                    /* samples whose class has the largest score */
+    bool (*stops)(void);
     td_status *error;
 } watcher;
 
@@ -64,6 +65,8 @@ static bool on_step(void *context, const td_step_report *report)
     watcher *w = context;
     if (!w->error) /* steps in flight are reported after the one that failed */
         w->error = add_batch(w, report);
+    if (!w->error && w->stops && w->stops())
+        w->error = TD_ERROR(TD_CANCELLED, "the evaluation was stopped");
     return !w->error;
 }
 
@@ -160,13 +163,13 @@ td_status *td_evaluation_plan(td_setup *setup, const td_store *store, td_plan **
     return td_plan_evaluate(setup->graph, outputs, n, &setup->options, store, out_plan);
 }
 
-td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_part part,
+td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_part part, bool (*stops)(void),
                             td_evaluation *out_evaluation)
 {
     *out_evaluation = (td_evaluation){0};
     if (!setup->dataset || part_is_empty(setup, part))
         return NULL;
-    watcher w = {.setup = setup};
+    watcher w = {.setup = setup, .stops = stops};
     td_value outputs[3];
     (void)list_outputs(setup, outputs, &w);
     td_status *status = create_metrics(&w);
@@ -181,14 +184,15 @@ td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_
     return status;
 }
 
-td_status *td_evaluate(td_setup *setup, td_store *store, td_part part, td_evaluation *out_evaluation)
+td_status *td_evaluate(td_setup *setup, td_store *store, td_part part, bool (*stops)(void),
+                       td_evaluation *out_evaluation)
 {
     *out_evaluation = (td_evaluation){0};
     if (!setup->dataset || part_is_empty(setup, part))
         return NULL;
     td_plan *plan = NULL;
     TD_TRY(td_evaluation_plan(setup, store, &plan));
-    td_status *status = td_evaluate_with(setup, plan, store, part, out_evaluation);
+    td_status *status = td_evaluate_with(setup, plan, store, part, stops, out_evaluation);
     td_plan_release(plan);
     return status;
 }

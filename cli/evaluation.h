@@ -17,11 +17,12 @@ typedef struct td_evaluation {
 } td_evaluation;
 
 /* Runs the model's loss and logit over the part, with the setup's devices. A metric that is not defined on the part (auc of
- * one class) is left out. */
-td_status *td_evaluate(td_setup *setup, td_store *store, td_part part, td_evaluation *out_evaluation) TD_MUST_USE;
+ * one class) is left out. `stops`, asked after each batch, ends it with TD_CANCELLED; NULL: nothing does. */
+td_status *td_evaluate(td_setup *setup, td_store *store, td_part part, bool (*stops)(void),
+                       td_evaluation *out_evaluation) TD_MUST_USE;
 /* The same with a plan of td_evaluation_plan in hand. */
 td_status *td_evaluation_plan(td_setup *setup, const td_store *store, td_plan **out_plan) TD_MUST_USE;
-td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_part part,
+td_status *td_evaluate_with(td_setup *setup, td_plan *plan, td_store *store, td_part part, bool (*stops)(void),
                             td_evaluation *out_evaluation) TD_MUST_USE;
 /* False when the metric is not there. */
 bool td_evaluation_value(const td_evaluation *evaluation, const char *name, double *out_value);

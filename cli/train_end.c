@@ -63,6 +63,26 @@ td_status *td_train_interrupted(const td_train_job *j)
     return say_how_to_go_on(j, status, "is there");
 }
 
+/* Its checkpoint is written; the summary is left to --resume, which evaluates first. Takes `status`. */
+static td_status *explain_left_out(const td_train_job *j, td_status *status)
+{
+    if (td_status_code(status) != TD_CANCELLED)
+        return status;
+    td_status_destroy(status);
+    status = TD_ERROR(TD_CANCELLED, "%s after the last step: training is done, the evaluation was left out",
+                      td_training_stop_reason());
+    if (!j->training.checkpoints)
+        return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
+    char *eval = command_with(j, "eval", "--checkpoint", ""), *resume = command_with(j, "train", "--run", " --resume");
+    if (eval && resume) {
+        status = td_status_help(status, "evaluate with: %s", eval);
+        status = td_status_help(status, "or, with %s/summary.json: %s", j->run, resume);
+    }
+    td_free(eval);
+    td_free(resume);
+    return status;
+}
+
 td_status *td_train_explain(const td_train_job *j, td_status *status)
 {
     td_status *of_job = j->distributed.job ? td_job_failure(j->distributed.job) : NULL;
@@ -166,7 +186,10 @@ td_status *td_train_repeat_report(const td_train_job *j)
 
 td_status *td_train_report(td_train_job *j)
 {
-    TD_TRY(td_evaluate(&j->setup, j->training.store, TD_PART_TEST, &j->evaluation));
+    td_status *evaluated = td_evaluate(&j->setup, j->training.store, TD_PART_TEST,
+                                       j->distributed.job ? NULL : td_training_is_asked_to_stop, &j->evaluation);
+    if (evaluated)
+        return explain_left_out(j, evaluated);
     collect_metrics(j);
     measure_single(j);
     td_summary summary = {.training = &j->training,
@@ -181,6 +204,7 @@ td_status *td_train_report(td_train_job *j)
         TD_TRY(td_job_staleness(j->distributed.job, summary.staleness));
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = td_json_write(json_incref(json), j->run, "summary.json");
+    td_training_release_signals(); /* what is left is to print it */
     char *again = command_with(j, "eval", "--checkpoint", "");
     summary.evaluate = again ? again : "tandem eval";
     if (!status && j->talk)

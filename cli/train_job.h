@@ -47,7 +47,7 @@ td_status *td_train_check_progress(const td_train_job *j, int64_t steps_before, 
 td_status *td_train_interrupted(const td_train_job *j) TD_MUST_USE;
 /* Takes `status`; gives it back in the job's words, with what to try and how to go on. */
 td_status *td_train_explain(const td_train_job *j, td_status *status) TD_MUST_USE;
-/* Evaluates, writes summary.json, and prints it. */
+/* Evaluates, writes summary.json, and prints it. TD_CANCELLED where a signal left the evaluation out: then there is no summary. */
 td_status *td_train_report(td_train_job *j) TD_MUST_USE;
 /* Of a run that had ended before: its summary stays as it is. */
 td_status *td_train_repeat_report(const td_train_job *j) TD_MUST_USE;

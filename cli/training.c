@@ -106,6 +106,11 @@ void td_training_release_signals(void)
             sigaction(caught_signals[i], &actions_before[i], NULL);
 }
 
+bool td_training_is_asked_to_stop(void)
+{
+    return caught != 0;
+}
+
 const char *td_training_stop_reason(void)
 {
     switch (caught) {

@@ -68,6 +68,8 @@ void td_training_catch_early_signals(bool resumes);
  * before the run ends it without a step. */
 void td_training_catch_signals(void);
 void td_training_release_signals(void);
+/* Whether one of them came. */
+bool td_training_is_asked_to_stop(void);
 /* "interrupted", and the like. */
 const char *td_training_stop_reason(void);
 

@@ -114,6 +114,38 @@ static void test_a_run_without_a_step_is_resumed_before_the_first(void **state)
     assert_int_equal(system("rm -r begun"), 0);
 }
 
+/* The test part is so large that the evaluation would take hours. */
+static void test_a_signal_in_the_evaluation_says_that_training_is_done(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "train", "x.yaml", "--run", "done", "--json", "--set", "train.steps=8", "--set", "data.test_rows=100000000",
+        NULL};
+    static const char *const said[] = {
+        "tandem: interrupted after the last step: training is done, the evaluation was left out\n",
+        "  evaluate with: tandem eval x.yaml --checkpoint done --set train.steps=8 --set data.test_rows=100000000\n",
+        "  or, with done/summary.json: tandem train x.yaml --run done --resume --set train.steps=8 --set "
+        "data.test_rows=100000000\n"};
+    FILE *stream = NULL;
+    char line[512];
+    pid_t child = start_program_by(2, words, &stream);
+    assert_true(read_until(stream, "epoch"));
+    while (access("done/checkpoints/step-000000008/manifest.json", F_OK))
+        assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+    kill(child, SIGINT);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        assert_non_null(fgets(line, sizeof line, stream));
+        assert_string_equal(line, said[i]);
+    }
+    assert_int_equal(wait_for(child), 130);
+    fclose(stream);
+    assert_int_not_equal(access("done/summary.json", F_OK), 0);
+    SUCCEED("train", "x.yaml", "--run", "done", "--resume", "--set", "train.steps=8");
+    assert_int_equal(integer_at("done/summary.json", "steps"), 8);
+    assert_non_null(strstr(out, "auc 0."));
+    assert_int_equal(system("rm -r done"), 0);
+}
+
 /* The program waits for a pipe to give it the model, so it is certain to be before its first step. */
 static void test_a_signal_before_the_first_step_is_said_and_leaves_no_run(void **state)
 {
@@ -250,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_a_signal_ends_the_step_and_leaves_a_checkpoint_to_go_on_from),
         cmocka_unit_test(test_a_signal_is_answered_before_the_checkpoint_is_written),
         cmocka_unit_test(test_a_signal_announces_no_checkpoint_where_none_is_kept),
+        cmocka_unit_test(test_a_signal_in_the_evaluation_says_that_training_is_done),
         cmocka_unit_test(test_a_run_without_a_step_is_resumed_before_the_first),
         cmocka_unit_test(test_a_signal_before_the_first_step_is_said_and_leaves_no_run),
         cmocka_unit_test(test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on),
