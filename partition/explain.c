@@ -60,15 +60,28 @@ static int32_t find_node(const td_plan *plan, const char *op, td_string *text)
     return id;
 }
 
+/* What of the store goes where an op goes: parameters that it reads or writes and their optimizer state, or the replicas that it
+ * reads, whose parameter and state stay where they are. */
+static int64_t count_store_bytes(const td_plan *plan, const td_node *node)
+{
+    int64_t bytes = 0;
+    for (int32_t v = 0; v < plan->graph->n_values; v++) {
+        const td_value_info *info = &plan->graph->values[v];
+        bool comes = false;
+        for (int32_t i = 0; i < node->n_inputs && plan->values[v].storage == TD_STORE && !comes; i++) {
+            const int32_t input = node->inputs[i] < 0 ? -1 : td_graph_behind_views(plan->graph, node->inputs[i]);
+            comes = input == v || (info->class == TD_CLASS_STATE && input >= 0 && input == info->parameter);
+        }
+        bytes += comes ? plan->values[v].block_bytes : 0;
+    }
+    return bytes;
+}
+
 static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_string *text)
 {
     char reason[160], bytes[TD_UNIT_TEXT], time[TD_UNIT_TEXT];
     const td_plan_node *p = &plan->nodes[id];
-    const td_node *node = &plan->graph->nodes[id];
-    int64_t parameters = 0;
-    for (int32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] >= 0 && plan->values[node->inputs[i]].storage == TD_STORE)
-            parameters += plan->values[node->inputs[i]].bytes[0];
+    const int64_t stored = count_store_bytes(plan, &plan->graph->nodes[id]);
     for (int32_t s = 0; s < plan->n_sites; s++) {
         bool supported = false;
         if (s == p->device)
@@ -80,9 +93,9 @@ static td_status *explain_other_devices(const td_plan *plan, int32_t id, td_stri
         }
         td_string_format(text, "  on %s it would take about %s", plan->sites[s].name,
                          td_format_seconds(time, td_plan_estimate(&plan->sites[s], &p->cost)));
-        if (parameters)
-            td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)parameters));
-        if (parameters && plan->sites[s].properties.memory_bytes) {
+        if (stored)
+            td_string_format(text, " and need %s there", td_format_bytes(bytes, (double)stored));
+        if (stored && plan->sites[s].properties.memory_bytes) {
             double used = (double)(plan->arenas[s].store_bytes + plan->arenas[s].bytes);
             td_string_format(text, ", of %s free",
                              td_format_bytes(bytes, (double)plan->sites[s].properties.memory_bytes - used));

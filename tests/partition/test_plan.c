@@ -349,6 +349,23 @@ static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void *
     model_end(&m);
 }
 
+static void test_explain_counts_optimizer_state_in_what_another_device_would_need(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_place(&m.options, "table*", "cpu");
+    assert_ok(model_plan(&m, td_linear(model_lookup(&m, 1000, 64, false), 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "table/embedding", &text));
+    assert_contains(text, " and need 500 KiB there, of "); /* 250 KiB and adagrad's sums */
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "table.weight/update_rows", &text)); /* it names both itself */
+    assert_contains(text, " and need 500 KiB there, of ");
+    td_text_free(text);
+    model_end(&m);
+}
+
 static void test_explain_says_why_a_parameter_is_where_it_is(void **state)
 {
     (void)state;
@@ -430,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_devices_come_before_the_first_plan),
         cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
+        cmocka_unit_test(test_explain_counts_optimizer_state_in_what_another_device_would_need),
         cmocka_unit_test(test_explain_says_why_a_parameter_is_where_it_is),
         cmocka_unit_test(test_the_text_of_passes_is_kept_when_asked),
         cmocka_unit_test(test_an_unknown_pass_is_refused_with_the_list_of_passes),
