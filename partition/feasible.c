@@ -1,6 +1,6 @@
 /* Pass: the proof that each device's peak (store, arena, scratch) fits its memory (the host without a limit of its own: what the
  * machine and the control group give this process), before anything is allocated. The refusal
- * names the device, how many bytes are short, and the largest tenants. */
+ * names the device, how many bytes are short, the largest tenants, and placement rules that match nothing. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +81,8 @@ static td_status *refuse(const td_plan *plan, int32_t site, int64_t need, int64_
                  td_format_bytes(has, (double)capacity), td_format_bytes(needs, (double)need),
                  td_format_bytes(missing, (double)(need - capacity)));
     status = td_status_help(status, "largest: %s", largest);
+    for (int64_t i = 0; i < plan->n_idle_rules; i++) /* what it meant to move may be what does not fit */
+        status = td_status_help(status, "%s", plan->idle_rules[i]);
     td_free(largest);
     return status;
 }

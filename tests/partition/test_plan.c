@@ -182,6 +182,20 @@ static void test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what
     model_end(&m);
 }
 
+static void test_what_does_not_fit_for_a_rule_that_matches_nothing_names_that_rule(void **state)
+{
+    (void)state;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=1MiB");
+    td_place(&m.options, "tabel.*", "cpu");
+    td_status *status = model_plan(&m, td_linear(model_lookup(&m, 100000, 4, false), 1, "top"));
+    assert_int_equal(td_status_code(status), TD_DOES_NOT_FIT);
+    assert_contains(td_status_message(status), "\n  the rule \"tabel.*\" matches no op and no parameter; did you mean "
+                                               "\"table.weight\"?\n  try: ");
+    td_status_destroy(status);
+    model_end(&m);
+}
+
 static void test_no_advice_is_given_where_it_would_not_help(void **state)
 {
     (void)state;
@@ -438,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_state_with_two_writers_is_refused),
         cmocka_unit_test(test_who_reads_a_view_of_a_parameter_runs_before_its_update),
         cmocka_unit_test(test_what_does_not_fit_is_refused_with_device_bytes_tenants_and_what_to_try),
+        cmocka_unit_test(test_what_does_not_fit_for_a_rule_that_matches_nothing_names_that_rule),
         cmocka_unit_test(test_no_advice_is_given_where_it_would_not_help),
         cmocka_unit_test(test_no_advice_is_given_where_a_rule_stands_in_its_way),
         cmocka_unit_test(test_sizes_beyond_64_bits_do_not_fit),
