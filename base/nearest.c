@@ -1,11 +1,12 @@
-/* Names with the fewest edits between them: see base/nearest.h. Three rows of the usual table. */
+/* Names with the fewest edits between them, by three rows of the usual table, or one within the other: see base/nearest.h. */
 #include "base/nearest.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-enum { LONGEST = 63 };
+enum { LONGEST = 63, SHORTEST_PART = 3 };
 
 static int32_t least(int32_t a, int32_t b)
 {
@@ -33,21 +34,6 @@ int32_t td_edit_distance(const char *a, const char *b)
     return rows[a_length % 3][b_length];
 }
 
-const char *td_nearest(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
-                       const void *context)
-{
-    const char *best = NULL;
-    int32_t fewest = INT32_MAX;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t edits = td_edit_distance(name, at(context, i));
-        if (edits < fewest) {
-            fewest = edits;
-            best = at(context, i);
-        }
-    }
-    return best;
-}
-
 int32_t td_start_distance(const char *start, const char *name)
 {
     char begins[LONGEST + 1], cut[LONGEST + 1];
@@ -61,10 +47,75 @@ int32_t td_start_distance(const char *start, const char *name)
     return fewest;
 }
 
-bool td_is_near(const char *name, const char *nearest)
+/* No more edits than a third of its letters and one. */
+static bool is_a_slip(const char *name, const char *meant)
 {
     const int32_t length = (int32_t)strcspn(name, "*");
-    return length > 0 && td_start_distance(name, nearest) <= 1 + least(length, LONGEST) / 3;
+    return length > 0 && td_start_distance(name, meant) <= 1 + least(length, LONGEST) / 3;
+}
+
+static bool is_of_a_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* 0: `part` is not in `whole`; 1: among its letters; 2: as words of it, between dots and the like. */
+static int32_t rank_within(const char *part, const char *whole)
+{
+    const size_t length = strlen(part);
+    int32_t rank = 0;
+    for (const char *at = whole; length >= SHORTEST_PART && *at; at++) {
+        if (strncasecmp(at, part, length) != 0)
+            continue;
+        const bool begins = at == whole || !is_of_a_word(at[-1]);
+        if (begins && !is_of_a_word(at[length]))
+            return 2;
+        rank = 1;
+    }
+    return rank;
+}
+
+/* Likewise, of a name that was given: it is a part of the other, or has the other among its words. */
+static int32_t rank_kin(const char *name, const char *other)
+{
+    const int32_t rank = rank_within(name, other);
+    return rank == 2 || rank_within(other, name) < 2 ? rank : 2;
+}
+
+static const char *nearest_kin(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
+                               const void *context)
+{
+    const char *best = NULL;
+    int32_t highest = 0;
+    for (int32_t i = 0; i < n && highest < 2; i++) {
+        const int32_t rank = rank_kin(name, at(context, i));
+        if (rank > highest) {
+            highest = rank;
+            best = at(context, i);
+        }
+    }
+    return best;
+}
+
+const char *td_nearest(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
+                       const void *context)
+{
+    const char *best = NULL;
+    int32_t fewest = INT32_MAX;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t edits = td_edit_distance(name, at(context, i));
+        if (edits < fewest) {
+            fewest = edits;
+            best = at(context, i);
+        }
+    }
+    const char *kin = best && !is_a_slip(name, best) ? nearest_kin(name, n, at, context) : NULL;
+    return kin ? kin : best;
+}
+
+bool td_is_near(const char *name, const char *nearest)
+{
+    return is_a_slip(name, nearest) || rank_kin(name, nearest) > 0;
 }
 
 const char *td_meant(char buffer[TD_MEANT], const char *name, const char *nearest)

@@ -188,6 +188,8 @@ static void test_what_is_refused_and_where(void **state)
         {"", "empty; a CSV file begins with a header", TD_DATA_ERROR},
         {"size,color,good\n", "there is no column \"colour\" (data.categorical)\n  did you mean \"color\"?",
          TD_INVALID_ARGUMENT},
+        {"item.size,colour,good\n", "there is no column \"size\" (data.numeric)\n  did you mean \"item.size\"?",
+         TD_INVALID_ARGUMENT},
         {"size,colour,good,size\n", "two columns \"size\" (1 and 4)", TD_DATA_ERROR},
         {"size,\"colour,good\n", ":1: a quote of the header is not closed", TD_DATA_ERROR},
         {"size,colour,good\n1,a,yes\n1,a\n", ":3: 2 columns where the header has 3; 1 bad row of 2", TD_DATA_ERROR},

@@ -359,6 +359,7 @@ static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void *
     assert_error(td_plan_explain(m.plan, "top.weigth", &text), TD_NOT_FOUND, "did you mean \"top.weight\"?");
     assert_error(td_plan_explain(m.plan, "top/liner", &text), TD_NOT_FOUND,
                  "the plan has no op or parameter \"top/liner\"; did you mean \"top/linear\"?");
+    assert_error(td_plan_explain(m.plan, "linear", &text), TD_NOT_FOUND, "did you mean \"top/linear\"?");
     assert_null(text);
     model_end(&m);
 }
