@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ typedef struct scheduling {
 void td_thread_run_soon(void)
 {
     scheduling attr = {.size = sizeof attr};
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) || attr.policy != SCHED_OTHER)
         return;
     attr.runtime = 100000; /* nanoseconds: the least that there is */

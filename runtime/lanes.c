@@ -309,8 +309,9 @@ static void *lane_main(void *argument)
     td_record_name_thread("%.14s %s %d", lane->session->plan->sites[lane->group->site].name, kinds[lane->group->kind],
                           lane->index);
     bind_lane(lane);
-    if (lane->event) /* most devices work by themselves, and this thread waits */
-        td_thread_run_soon();
+    if (lane->event &&
+        (lane->group->kind != TD_QUEUE_COMPUTE || !lane->session->plan->sites[lane->group->site].properties.cores))
+        td_thread_run_soon(); /* the device works by itself, and this thread waits */
     while (take(lane, &item, true))
         run_ready(lane, item);
     return NULL;
@@ -361,14 +362,15 @@ static td_status *open_lane(td_session *session, td_lane *lane)
 {
     const td_machine *machine = session->machine;
     const td_plan_site *site = &session->plan->sites[lane->group->site];
-    td_queue_options options = {.struct_size = sizeof options, .kind = lane->group->kind};
+    td_queue_options options = {
+        .struct_size = sizeof options, .kind = lane->group->kind, .flags = TD_QUEUE_SUBMITTER_WAITS};
     if (lane->group->kind == TD_QUEUE_COMPUTE) {
         const td_lane_cores *cores = &machine->lane_cores[machine->first_lane[lane->group->site] + lane->index];
         int32_t threads = site->properties.cores / site->lanes;
         options.threads = threads > 0 ? threads : 1;
         options.cores = cores->cores;
         options.n_cores = cores->n_cores;
-        options.flags = machine->lanes_share_cores ? TD_QUEUE_SHARES_CORES : 0;
+        options.flags |= machine->lanes_share_cores ? TD_QUEUE_SHARES_CORES : 0;
     }
     TD_TRY(site->api->queue_open(site->device, &options, &lane->queue));
     if (!site->is_host)

@@ -6,12 +6,14 @@
  * and ends, by the clock, latency + bytes / rate later. Nobody can tell before the next event or kernel: only then is the clock
  * waited for, once for all copies before it.
  *
+ * A queue whose one submitter waits for its work anyway has no thread: the submitter carries out what it submits, which spares waking
+ * one thread for the work and the other for its end.
+ *
  * After an error the queue skips what follows, and so do queues that wait for its events, until event_wait has told
  * somebody. */
 #include "backends/emulated/queue.h"
 
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include "backends/emulated/ring.h"
@@ -51,8 +53,10 @@ struct td_queue {
     td_queue_kind kind;
     td_team *team;
     td_ring ring;
+    bool at_once; /* there is no thread: who submits carries out */
+    bool bound;   /* that thread to the team's cores */
     pthread_t thread;
-    /* The thread's own. */
+    /* Of the thread that carries out. */
     uint32_t failure;        /* the failure that this queue is affected by; 0: none */
     int64_t link_free_ns;    /* when the link has let go of the last copy */
     int64_t waited_until_ns; /* when the last event this queue waited for had happened */
@@ -82,7 +86,7 @@ static bool is_affected(td_queue *queue)
     return queue->failure != 0;
 }
 
-/* ---- the queue's thread ---------------------------------------------------------------------------------------------------- */
+/* ---- carrying out ---------------------------------------------------------------------------------------------------------- */
 
 /* Sleeps for most of it: the system wakes a thread some microseconds late, which a copy of some would feel. */
 static void wait_for_link(const td_queue *queue)
@@ -165,17 +169,22 @@ static void carry_out(td_queue *queue, const command *next)
     }
 }
 
+/* To the team's cores; a copy queue has none. */
+static void bind_self(td_queue *queue)
+{
+    td_status *status = td_team_bind_self(queue->team);
+    if (status)
+        remember_failure(queue, status);
+    queue->bound = true;
+}
+
 static void *run_queue(void *argument)
 {
     td_queue *queue = argument;
     td_record_name_thread("emulated %s", queue->kind == TD_QUEUE_COMPUTE ? "compute" : "copies");
-    /* Paced copies wake up when they should, rather than the usual 50 us later. A refusal costs precision only. */
-    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     if (queue->kind != TD_QUEUE_COMPUTE)
         td_thread_run_soon();
-    td_status *status = td_team_bind_self(queue->team);
-    if (status)
-        remember_failure(queue, status);
+    bind_self(queue);
     const command *next = NULL;
     while ((next = td_ring_next(&queue->ring)) != NULL) {
         carry_out(queue, next);
@@ -194,13 +203,14 @@ td_status *td_emulated_queue_open(td_device *device, const td_queue_options *opt
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory: a queue");
     queue->device = device;
     queue->kind = options->kind;
+    queue->at_once = options->flags & TD_QUEUE_SUBMITTER_WAITS;
     td_status *status = NULL;
     int32_t threads = options->threads > 0 ? options->threads : options->n_cores > 0 ? options->n_cores : device->cores;
     if (queue->kind == TD_QUEUE_COMPUTE)
         TD_TRY_OR(status, failed, td_team_create(threads, options->cores, options->n_cores, &queue->team));
     td_team_allow_spinning(queue->team, !(options->flags & TD_QUEUE_SHARES_CORES));
     TD_TRY_OR(status, failed, td_ring_init(&queue->ring, RING_UNITS));
-    if (td_thread_create(&queue->thread, run_queue, queue) != 0) {
+    if (!queue->at_once && td_thread_create(&queue->thread, run_queue, queue) != 0) {
         status = TD_ERROR(TD_OUT_OF_MEMORY, "emulated: the system refuses another thread for a queue");
         goto failed;
     }
@@ -217,8 +227,10 @@ void td_emulated_queue_close(td_queue *queue)
 {
     if (!queue)
         return;
-    td_ring_close(&queue->ring);
-    (void)pthread_join(queue->thread, NULL);
+    if (!queue->at_once) {
+        td_ring_close(&queue->ring);
+        (void)pthread_join(queue->thread, NULL);
+    }
     td_ring_deinit(&queue->ring);
     td_team_destroy(queue->team);
     td_free(queue);
@@ -226,11 +238,23 @@ void td_emulated_queue_close(td_queue *queue)
 
 /* ---- submitting ---------------------------------------------------------------------------------------------------------------- */
 
+/* Where a queue has no thread nothing is published, and each command lies at the ring's beginning. */
+static void hand_over(td_queue *queue, const command *begun)
+{
+    if (!queue->at_once) {
+        td_ring_publish(&queue->ring);
+        return;
+    }
+    if (!queue->bound)
+        bind_self(queue);
+    carry_out(queue, begun);
+}
+
 static void submit(td_queue *queue, const command *given)
 {
     command *slot = td_ring_begin(&queue->ring, sizeof *slot);
     *slot = *given;
-    td_ring_publish(&queue->ring);
+    hand_over(queue, slot);
 }
 
 static td_status *wrong_direction(td_queue *queue, td_queue_kind refused)
@@ -335,6 +359,6 @@ td_status *td_emulated_kernel_run(td_queue *queue, td_kernel *kernel, const td_k
         place_tensor(&tensors[i], &call->inputs[i], &numbers);
     for (int32_t i = 0; i < call->n_outputs; i++)
         place_tensor(&tensors[call->n_inputs + i], &call->outputs[i], &numbers);
-    td_ring_publish(&queue->ring);
+    hand_over(queue, run);
     return NULL;
 }

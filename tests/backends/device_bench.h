@@ -17,14 +17,16 @@
 
 typedef struct case_of {
     const char *name, *backend, *options;
+    uint32_t flags; /* of its queues */
 } case_of;
 
 static const case_of cases[] = {
-    {"cpu", "cpu", "memory=1MiB,cores=2"},
-    {"emulated", "emulated", "memory=1MiB,cores=2,link=100GB/s,latency=0us"},
-    {"emulated, slow link", "emulated", "memory=1MiB,link=1GB/s,latency=20us"},
+    {"cpu", "cpu", "memory=1MiB,cores=2", 0},
+    {"emulated", "emulated", "memory=1MiB,cores=2,link=100GB/s,latency=0us", 0},
+    {"emulated, slow link", "emulated", "memory=1MiB,link=1GB/s,latency=20us", 0},
+    {"emulated, submitters wait", "emulated", "memory=1MiB,cores=2,link=1GB/s,latency=20us", TD_QUEUE_SUBMITTER_WAITS},
 #ifdef TD_SAMPLE_PLUGIN
-    {"sample plugin", TD_SAMPLE_PLUGIN, "memory=1MiB"},
+    {"sample plugin", TD_SAMPLE_PLUGIN, "memory=1MiB", 0},
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
@@ -33,6 +35,7 @@ typedef struct bench {
     const td_backend_api *api;
     td_device *device;
     td_queue *compute, *up, *down;
+    uint32_t flags;
 } bench;
 
 static inline td_status *failing_kernel(const td_kernel_call *call)
@@ -77,7 +80,7 @@ static inline void must_fail(td_status *status, td_code code, const char *part)
 
 static inline td_queue *open_queue(const bench *b, td_queue_kind kind)
 {
-    td_queue_options options = {.struct_size = sizeof options, .kind = kind};
+    td_queue_options options = {.struct_size = sizeof options, .kind = kind, .flags = b->flags};
     td_queue *queue = NULL;
     must(b->api->queue_open(b->device, &options, &queue));
     return queue;
@@ -85,7 +88,7 @@ static inline td_queue *open_queue(const bench *b, td_queue_kind kind)
 
 static inline bench open_bench(const case_of *which)
 {
-    bench b = {0};
+    bench b = {.flags = which->flags};
     td_backend_set_reference(find_reference);
     must(td_backend_find(which->backend, &b.api));
     must(b.api->device_open(td_backend_host(), which->options, &b.device));

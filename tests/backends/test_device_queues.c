@@ -160,7 +160,8 @@ static td_status *open_and_prepare(const case_of *which, const td_backend_api *a
                            .n_inputs = 2,
                            .outputs = x,
                            .n_outputs = 1};
-    td_queue_options options = {.struct_size = sizeof options, .kind = TD_QUEUE_COMPUTE, .threads = 2};
+    td_queue_options options = {
+        .struct_size = sizeof options, .kind = TD_QUEUE_COMPUTE, .threads = 2, .flags = which->flags};
     td_status *status = NULL;
     TD_TRY_OR(status, done, api->device_open(td_backend_host(), which->options, &device));
     TD_TRY_OR(status, done, api->queue_open(device, &options, &queue));

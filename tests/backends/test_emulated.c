@@ -104,6 +104,38 @@ static void test_copied_bytes_are_counted_per_direction(void **state)
     close_bench(&b);
 }
 
+static int threads_now(void)
+{
+    char line[128];
+    int n = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) && sscanf(line, "Threads: %d", &n) != 1)
+        ;
+    fclose(file);
+    return n;
+}
+
+static void test_a_submitter_that_waits_does_the_work_itself(void **state)
+{
+    (void)state;
+    case_of which = {"emulated", "emulated", "memory=1MiB,cores=1,link=100GB/s", 0};
+    int before = threads_now();
+    bench b = open_bench(&which);
+    assert_int_equal(threads_now(), before + 3);
+    close_bench(&b);
+    which.flags = TD_QUEUE_SUBMITTER_WAITS;
+    b = open_bench(&which);
+    assert_int_equal(threads_now(), before);
+    char host[4] = "abc", back[4] = "";
+    void *device = allocate(&b, sizeof host);
+    must(b.api->copy_to_device(b.up, device, host, sizeof host));
+    must(b.api->copy_to_host(b.down, back, device, sizeof back));
+    assert_string_equal(back, host); /* nobody has waited */
+    b.api->release(b.device, device);
+    close_bench(&b);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -111,6 +143,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_touching_the_wrong_side_traps),
         cmocka_unit_test(test_copied_bytes_are_counted_per_direction),
+        cmocka_unit_test(test_a_submitter_that_waits_does_the_work_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
