@@ -148,7 +148,7 @@ static td_status *run(const td_arguments *arguments)
 }
 
 static const td_command_option options[] = {
-    {"--explain", "OP", "why an op runs where it runs, or a parameter lies where it lies"},
+    {"--explain", "OP", "why an op or a subgraph runs where it runs, or a parameter lies where it lies"},
     {"--dump", "PASS", "the plan as it was after a pass"},
     {"--dot", "FILE", "the plan as a Graphviz file, coloured by device"},
     {"--tdg", "FILE", "the model's graph as text, which `graph: FILE` trains"},

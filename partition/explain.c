@@ -1,4 +1,5 @@
-/* Why an op is where it is, and what became of one that the optimizer took away: see td_plan_explain. Parameters: explain_value.c. */
+/* Why an op is where it is, and what became of one that the optimizer took away: see td_plan_explain. Parameters: explain_value.c;
+ * subgraphs: explain_subgraph.c. */
 #include "partition/explain.h"
 
 #include <string.h>
@@ -9,11 +10,13 @@
 #include "graph/ops/update_part.h"
 #include "partition/rewrite.h"
 
-/* Ops of the plan, those that rules took away, then values. */
+/* Ops of the plan, those that rules took away, values, then subgraphs. */
 static const char *name_at(const void *context, int32_t index)
 {
     const td_plan *plan = context;
-    const int64_t n = plan->graph->n_nodes, values = n + plan->n_rewritten;
+    const int64_t n = plan->graph->n_nodes, values = n + plan->n_rewritten, subgraphs = values + plan->graph->n_values;
+    if (index >= subgraphs)
+        return plan->clusters[index - subgraphs].name;
     if (index >= values)
         return plan->graph->values[index - values].name;
     return index < n ? plan->graph->nodes[index].name : plan->rewritten[index - n].name;
@@ -199,15 +202,16 @@ static td_status *explain_op(const td_plan *plan, int32_t id, td_string *text)
 
 static td_status *unknown(const td_plan *plan, const char *name)
 {
-    const int64_t n = plan->graph->n_nodes + plan->n_rewritten + plan->graph->n_values;
+    const int64_t n = plan->graph->n_nodes + plan->n_rewritten + plan->graph->n_values + plan->n_clusters;
     char meant[TD_MEANT];
-    return TD_ERROR(TD_NOT_FOUND, "the plan has no op or parameter \"%s\"%s", name,
+    return TD_ERROR(TD_NOT_FOUND, "the plan has no op, parameter or subgraph \"%s\"%s", name,
                     td_meant(meant, name, td_nearest(name, (int32_t)n, name_at, plan))[0]
                         ? meant
                         : " (tandem plan CONFIG --json names all)");
 }
 
-/* By name: an op or a parameter, an op that has gone, what ops make, and at last the parameters of a layer. */
+/* By name: an op or a parameter, an op that has gone, what ops make, and at last a subgraph and the parameters of a layer, which
+ * often is what a subgraph is named after. */
 static td_status *explain(const td_plan *plan, const char *name, td_string *text)
 {
     const int32_t value = td_name_map_get(&plan->graph->value_names, name);
@@ -219,9 +223,13 @@ static td_status *explain(const td_plan *plan, const char *name, td_string *text
     const td_plan_rewritten *gone = td_plan_find_rewritten(plan, name);
     if (gone)
         return explain_rewritten(plan, gone, text);
-    if (value >= 0)
+    if (value >= 0) {
         td_explain_value(plan, value, text);
-    return value >= 0 || td_explain_layer(plan, name, text) ? NULL : unknown(plan, name);
+        return NULL;
+    }
+    bool found = false;
+    TD_TRY(td_explain_subgraph(plan, name, text, &found));
+    return td_explain_layer(plan, name, text) || found ? NULL : unknown(plan, name);
 }
 
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)

@@ -5,6 +5,18 @@
 #include "base/string.h"
 #include "partition/plan.h"
 
+/* A list of names that ends after some with how many more there are. Zeros but for `text` and `lead` to begin with. */
+typedef struct td_listing {
+    td_string *text;
+    const char *lead; /* before the first */
+    int32_t n;
+} td_listing;
+void td_listing_add(td_listing *l, const char *name);
+void td_listing_end(const td_listing *l);
+
+/* explain_subgraph.c: what a subgraph (or a bundle of copies) holds, takes and gives, and what it is cut from. *out_found: there is one
+ * of that name. */
+td_status *td_explain_subgraph(const td_plan *plan, const char *name, td_string *text, bool *out_found) TD_MUST_USE;
 /* explain_value.c: where a parameter, its state or an input is, why, and which ops read and write it. */
 void td_explain_value(const td_plan *plan, int32_t value, td_string *text);
 /* The same of each parameter of a layer ("table.3": table.3.weight). False: no parameter's name begins so. */

@@ -13,21 +13,14 @@
 
 enum { MOST_NAMES = 8 };
 
-/* A list of names that ends after MOST_NAMES with how many more there are. */
-typedef struct listing {
-    td_string *text;
-    const char *lead; /* before the first */
-    int32_t n;
-} listing;
-
-static void list(listing *l, const char *name)
+void td_listing_add(td_listing *l, const char *name)
 {
     if (l->n < MOST_NAMES)
         td_string_format(l->text, "%s%s", l->n ? ", " : l->lead, name);
     l->n++;
 }
 
-static void end_list(const listing *l)
+void td_listing_end(const td_listing *l)
 {
     if (l->n > MOST_NAMES)
         td_string_format(l->text, " and %d more", l->n - MOST_NAMES);
@@ -64,16 +57,16 @@ static bool touches(const td_plan *plan, const td_node *node, int32_t input, int
 
 static void list_kind(const td_plan *plan, int32_t value, bool writers, const char *lead, td_string *text)
 {
-    listing l = {text, lead, 0};
+    td_listing l = {text, lead, 0};
     for (int32_t n = 0; n < plan->graph->n_nodes; n++) {
         const td_node *node = &plan->graph->nodes[n];
         bool any = false;
         for (int32_t i = 0; i < node->n_inputs && !(node->op->flags & TD_OP_VIEW); i++)
             any = any || (touches(plan, node, i, value) && td_node_writes(node, i) == writers);
         if (any)
-            list(&l, node->name);
+            td_listing_add(&l, node->name);
     }
-    end_list(&l);
+    td_listing_end(&l);
 }
 
 static void list_ops(const td_plan *plan, int32_t value, td_string *text)
@@ -114,11 +107,11 @@ static void list_states(const td_plan *plan, int32_t parameter, td_string *text)
         if (plan->graph->values[v].class == TD_CLASS_STATE && plan->graph->values[v].parameter == parameter)
             all += bytes_of(plan, v);
     snprintf(lead, sizeof lead, "  its state, %s beside it: ", td_format_bytes(bytes, (double)all));
-    listing l = {text, lead, 0};
+    td_listing l = {text, lead, 0};
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         if (plan->graph->values[v].class == TD_CLASS_STATE && plan->graph->values[v].parameter == parameter)
-            list(&l, plan->graph->values[v].name);
-    end_list(&l);
+            td_listing_add(&l, plan->graph->values[v].name);
+    td_listing_end(&l);
 }
 
 /* What stands for a parameter, or a state, on other devices, with those that read it there. */

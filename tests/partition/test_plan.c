@@ -358,9 +358,37 @@ static void test_explain_says_where_and_why_and_suggests_the_nearest_name(void *
     td_text_free(text);
     assert_error(td_plan_explain(m.plan, "top.weigth", &text), TD_NOT_FOUND, "did you mean \"top.weight\"?");
     assert_error(td_plan_explain(m.plan, "top/liner", &text), TD_NOT_FOUND,
-                 "the plan has no op or parameter \"top/liner\"; did you mean \"top/linear\"?");
+                 "the plan has no op, parameter or subgraph \"top/liner\"; did you mean \"top/linear\"?");
     assert_error(td_plan_explain(m.plan, "linear", &text), TD_NOT_FOUND, "did you mean \"top/linear\"?");
     assert_null(text);
+    model_end(&m);
+}
+
+/* Early lookups, lookups, the layer before them, the one behind, backward, updates. */
+static void test_explain_tells_a_subgraph_what_it_carries_and_why_it_is_cut(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    td_place(&m.options, "table*", "cpu");
+    td_value low = td_linear(m.x, 4, "low");
+    assert_ok(model_plan(&m, td_linear(td_add(low, model_lookup(&m, 1000, 4, false)), 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "low", &text));
+    assert_contains(text, "subgraph \"low\" (1 op, about ");
+    assert_contains(text,
+                    " runs on accel\n  because default device\n  it holds low/linear\n  it takes 128 B: x@accel 128 B\n"
+                    "  it gives 128 B: low/linear 128 B\n"
+                    "  it begins behind what comes from another device: x");
+    assert_contains(text, " behind it: that one waits for \"table/embedding -> accel\", too\n");
+    assert_contains(text, "\nlow.weight (parameter f32[4, 4]"); /* of the layer of that name */
+    td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "lookup", &text));
+    assert_contains(text, " runs on cpu\n  because the rule \"table*\" says so\n");
+    assert_contains(text, "  it ends before what goes to another device: table/embedding -> accel\n");
+    assert_contains(text,
+                    "from \"early lookup\" before it: early lookups do not wait for the update of the step before\n");
+    td_text_free(text);
     model_end(&m);
 }
 
@@ -463,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_devices_come_before_the_first_plan),
         cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
+        cmocka_unit_test(test_explain_tells_a_subgraph_what_it_carries_and_why_it_is_cut),
         cmocka_unit_test(test_explain_counts_optimizer_state_in_what_another_device_would_need),
         cmocka_unit_test(test_explain_says_why_a_parameter_is_where_it_is),
         cmocka_unit_test(test_the_text_of_passes_is_kept_when_asked),
