@@ -70,9 +70,9 @@ typedef struct shape {
     int64_t samples, positions, heads, d;
 } shape;
 
-/* Whole blocks of 64, one more, odd ends, narrow and wide heads; half of them of whole tiles. */
-static const shape shapes[] = {{2, 1, 1, 16},   {1, 64, 2, 18}, {1, 65, 1, 64},  {2, 131, 2, 32},
-                               {1, 180, 1, 96}, {0, 5, 1, 16},  {1, 128, 2, 64}, {1, 17, 1, 256}};
+/* Whole blocks of 64, one more, odd ends, narrow and wide heads; the widths of five are of whole tiles. */
+static const shape shapes[] = {{2, 1, 1, 16}, {1, 64, 2, 18},  {1, 65, 1, 64},  {2, 131, 2, 32}, {1, 180, 1, 96},
+                               {0, 5, 1, 16}, {1, 128, 2, 64}, {1, 17, 1, 256}, {1, 131, 2, 48}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct problem {
@@ -256,7 +256,7 @@ static void test_attention_in_pairs_and_in_tiles_is_attention(void **state)
             free_problem(&found);
         }
     assert_int_equal(taken[IN_PAIRS], N_SHAPES);
-    assert_int_equal(taken[IN_TILES], N_SHAPES - 3);
+    assert_int_equal(taken[IN_TILES], N_SHAPES - 4);
 }
 
 static void expect_same_bits(const variant *variants, int n, const shape *s)
