@@ -43,6 +43,11 @@ void td_space_init(td_space *space, const char *backend, uint64_t capacity)
     atomic_init(&space->peak, 0);
 }
 
+void td_space_deinit(td_space *space)
+{
+    pthread_mutex_destroy(&space->mutex);
+}
+
 /* Takes the bytes from the capacity, if they are there. */
 static bool reserve(td_space *space, uint64_t bytes, uint64_t *out_free)
 {

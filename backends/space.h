@@ -22,6 +22,7 @@ typedef struct td_space {
 } td_space;
 
 void td_space_init(td_space *space, const char *backend, uint64_t capacity);
+void td_space_deinit(td_space *space); /* all blocks released */
 /* 0 bytes give a pointer of their own too. Beyond capacity: TD_OUT_OF_MEMORY with the bytes asked for and free. */
 td_status *td_space_allocate(td_space *space, size_t bytes, void **out_memory) TD_MUST_USE;
 void td_space_release(td_space *space, void *memory); /* NULL is fine */

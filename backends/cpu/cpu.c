@@ -51,8 +51,9 @@ static td_status *configure(td_device *device, const td_host_services *host, con
         {.key = "gemm", .type = TD_OPTION_CHOICE, .target = &gemm, .choices = td_gemm_kind_names},
     };
     TD_TRY(td_options_parse("cpu", options, table, (int32_t)(sizeof table / sizeof table[0])));
+    TD_TRY(td_cpu_engine_init(&device->engine, host, (td_gemm_kind)gemm));
     td_space_init(&device->space, "cpu", memory);
-    return td_cpu_engine_init(&device->engine, host, (td_gemm_kind)gemm);
+    return NULL;
 }
 
 static td_status *device_open(const td_host_services *host, const char *options, td_device **out_device)
@@ -71,6 +72,7 @@ static td_status *device_open(const td_host_services *host, const char *options,
 
 static void device_close(td_device *device)
 {
+    td_space_deinit(&device->space);
     td_free(device);
 }
 

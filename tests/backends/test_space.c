@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -49,6 +50,7 @@ static void test_blocks_are_zeroed_aligned_and_apart(void **state)
         td_space_release(&space, blocks[i]);
     assert_int_equal(atomic_load(&space.now), 0);
     assert_int_equal(td_memory_read().bytes_now, before);
+    td_space_deinit(&space);
 }
 
 /* The host counts a block's bytes and its header, wherever it lies: pages that stand ready for the next ones are nobody's. */
@@ -71,6 +73,7 @@ static void test_counters_have_the_bytes_of_blocks(void **state)
     assert_int_equal(td_memory_read().bytes_now, before);
     td_space_release(&space, first);
     assert_int_equal(atomic_load(&space.peak), (1 << 20) + 1500000);
+    td_space_deinit(&space);
 }
 
 /* Whatever fails, a block is whole or refused, and nothing stays counted. */
@@ -94,6 +97,7 @@ static void test_a_host_without_memory_refuses(void **state)
         assert_int_equal(td_memory_read().bytes_now, before);
     }
     assert_true(failures > 0);
+    td_space_deinit(&space);
 }
 
 /* Layers' weights and moments are of such sizes. */
@@ -110,6 +114,43 @@ static void test_blocks_of_middle_size_lie_beside_each_other(void **state)
         assert_ptr_equal((char *)first + apart, second);
     td_space_release(&space, first);
     td_space_release(&space, second);
+    td_space_deinit(&space);
+}
+
+static long long address_space_bytes(void)
+{
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lld", &pages), 1);
+    fclose(file);
+    return pages * (long long)td_page_bytes();
+}
+
+/* A block that comes and goes leaves neither address space nor numbers behind, alone in its chunk or beside one that stays. */
+static void test_what_comes_and_goes_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 100, BYTES = 1 << 20, CHUNKS = 4 * (32 << 20) };
+    td_space space;
+    void *stays = NULL;
+    td_space_init(&space, "test", 0);
+    const uint64_t before = td_memory_read().bytes_now;
+    const long long reserved = address_space_bytes();
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        void *memory = NULL;
+        if (i == ROUNDS)
+            assert_null(td_space_allocate(&space, BYTES, &stays));
+        assert_null(td_space_allocate(&space, BYTES, &memory));
+        assert_all(memory, BYTES, 0);
+        memset(memory, i + 1, BYTES);
+        td_space_release(&space, memory);
+    }
+    if (!TD_HAS_ASAN && !TD_HAS_TSAN)
+        assert_true(address_space_bytes() - reserved < CHUNKS);
+    td_space_release(&space, stays);
+    assert_int_equal(td_memory_read().bytes_now, before);
+    td_space_deinit(&space);
 }
 
 static void *come_and_go(void *argument)
@@ -139,6 +180,7 @@ static void test_threads_share_a_space(void **state)
         assert_null(failed);
     }
     assert_int_equal(atomic_load(&space.now), 0);
+    td_space_deinit(&space);
 }
 
 int main(void)
@@ -148,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_counters_have_the_bytes_of_blocks),
         cmocka_unit_test(test_a_host_without_memory_refuses),
         cmocka_unit_test(test_blocks_of_middle_size_lie_beside_each_other),
+        cmocka_unit_test(test_what_comes_and_goes_leaves_nothing_behind),
         cmocka_unit_test(test_threads_share_a_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
