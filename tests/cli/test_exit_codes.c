@@ -8,6 +8,9 @@ static void make_names(void)
     FILE *file = fopen("rows.csv", "w");
     fputs("city;bought\nBonn;yes\nLyon;no\n", file);
     fclose(file);
+    file = fopen("header.csv", "w");
+    fputs("city,bought\n", file);
+    fclose(file);
     file = fopen("bad.yaml", "w");
     fputs("train: {epochs: many}\n", file);
     fclose(file);
@@ -55,6 +58,7 @@ static const fault faults[] = {
     {{"plan", "x.yaml", CSV "rows.csv}"}, 2, "data.delimiter: \";\" it has 2"},
     /* what is in files that they name */
     {{"plan", "x.yaml", CSV "/dev/null}"}, 1, "/dev/null: empty"},
+    {{"plan", "x.yaml", CSV "header.csv}"}, 1, "header.csv: it has no rows after its header line"},
     {{"profile", "x.yaml"}, 1, "x.yaml"},
     {{"train", "x.yaml", "--set", "model.weights.file=x.yaml"}, 1, "x.yaml"},
     /* the machine */
