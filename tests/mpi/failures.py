@@ -129,7 +129,9 @@ def signalled():
                 job.send(rank, which)
             job.need("--resume")
             job.process.communicate(timeout=60)
-            stop = next(re.search(r" after step (\d+) of ", line) for line in job.said if " after step " in line)
+            begun, stop = [re.search(rf" after step (\d+){then}", "".join(job.said)) for then in (": writing a checkpoint", " of ")]
+            if not begun or not stop or begun[1] != stop[1] or begun.start() > stop.start():
+                sys.exit(f"{NAME}: {name} does not say once that a checkpoint is written, then that it is:\n{''.join(job.said)}")
             if any("\r" in line for line in job.said) or not any(line.startswith("epoch ") for line in job.said):
                 sys.exit(f"{NAME}: progress is not in lines where nobody looks on:\n{job.said}")
             if job.process.returncode != 130 or not (job.run / f"checkpoints/step-{int(stop[1]):09}/manifest.json").exists():
