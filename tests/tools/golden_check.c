@@ -5,8 +5,8 @@
  * DIR has one folder per case (tools/golden_check/case.h) and, perhaps, optimizers/<rule>.json. Each case is trained as its
  * description says, on the host alone ("cpu"), cut over the host and an emulated accelerator ("cut"), and with the optimizer of
  * all that is on the accelerator offloaded ("offload"), half of it (offload.optimizer: {ratio: 0.5}, "half"), and as much as an
- * accelerator that is too small has no room for ("auto"), each pipelined and step by step. Compared are all losses, the
- * gradients' norms, final parameters and optimizer state, within the case's tolerances; the other runs also with the host's, bit
+ * accelerator that is too small has no room for ("auto"), each pipelined and step by step, and once more step by step where
+ * the norms of gradients are to be had by clipping alone. Compared are all losses, the gradients' norms, final parameters and optimizer state, within the case's tolerances; the other runs also with the host's, bit
  * for bit; bytes copied and held with the plan's. Rules are checked on the host, on the accelerator and offloaded. One line per
  * case and devices. Exit code: 0 all hold, 1 something deviates or could not run, 2 wrong usage. Cases of models that the engine
  * does not have yet are skipped, and named; asked for with --only, that is a failure. */
@@ -50,20 +50,32 @@ static void report(tally *t, const char *name, const char *devices, const golden
 
 /* ---- training cases ---------------------------------------------------------------------------------------------------------- */
 
-/* Trains pipelined and step by step, compares both with what is expected and with each other. The step-by-step run stays. */
-static void check_devices(const golden_case *c, const golden_model *model, golden_devices devices,
-                          golden_trained *by_steps, golden_deviations *deviations, golden_compared *compared)
+/* Trains in one more manner; compares with what is expected and, bit for bit, with the run for norms. */
+static void check_manner(const golden_case *c, const golden_model *model, golden_devices devices, golden_manner manner,
+                         const golden_trained *for_norms, golden_deviations *deviations)
 {
-    golden_trained pipelined;
-    golden_compared of_pipelined = {0};
-    bool failed = golden_deviate_error(deviations, "", golden_train(c, model, devices, true, by_steps)) ||
-                  golden_deviate_error(deviations, "", golden_compare(c, by_steps, deviations, compared));
+    const char *name = manner == GOLDEN_PIPELINED ? "pipelined" : "step by step";
+    golden_trained trained;
+    golden_compared compared = {0};
+    if (!golden_deviate_error(deviations, name, golden_train(c, model, devices, manner, &trained)) &&
+        !golden_deviate_error(deviations, name, golden_compare(c, &trained, deviations, &compared)))
+        golden_compare_bits(&trained, for_norms, manner == GOLDEN_PIPELINED ? "step by step" : "with norms",
+                            deviations);
+    golden_trained_deinit(&trained);
+}
+
+/* Step by step with norms, which stays, pipelined, and step by step as the case is where norms had it clipped. */
+static void check_devices(const golden_case *c, const golden_model *model, golden_devices devices,
+                          golden_trained *for_norms, golden_deviations *deviations, golden_compared *compared)
+{
+    const json_t *optimizer = json_object_get(c->expected, "optimizer");
+    bool failed = golden_deviate_error(deviations, "", golden_train(c, model, devices, GOLDEN_FOR_NORMS, for_norms)) ||
+                  golden_deviate_error(deviations, "", golden_compare(c, for_norms, deviations, compared));
     if (failed)
         return;
-    if (!golden_deviate_error(deviations, "pipelined", golden_train(c, model, devices, false, &pipelined)) &&
-        !golden_deviate_error(deviations, "pipelined", golden_compare(c, &pipelined, deviations, &of_pipelined)))
-        golden_compare_bits(&pipelined, by_steps, "step by step", deviations);
-    golden_trained_deinit(&pipelined);
+    check_manner(c, model, devices, GOLDEN_PIPELINED, for_norms, deviations);
+    if (json_number_value(json_object_get(optimizer, "clip_norm")) == 0)
+        check_manner(c, model, devices, GOLDEN_BY_STEPS, for_norms, deviations);
 }
 
 static void report_devices(const golden_case *c, const char *devices, const golden_deviations *deviations,

@@ -197,12 +197,12 @@ static td_status *run_pipelined(const golden_case *c, td_session *session, golde
 
 static td_status *run_step_by_step(const golden_case *c, td_session *session, golden_trained *trained)
 {
-    TD_TRY(TD_NEW(trained->gradient_norms, c->n_steps + 1));
     while (trained->n < c->n_steps) {
         td_step_report report;
         int32_t first = c->first[trained->n];
         TD_TRY(td_session_step_window(session, &c->batches[first], c->first[trained->n + 1] - first, &report));
-        trained->gradient_norms[trained->n] = (double)report.gradient_norm;
+        if (trained->gradient_norms)
+            trained->gradient_norms[trained->n] = (double)report.gradient_norm;
         (void)keep_loss(trained, &report);
     }
     return NULL;
@@ -251,7 +251,7 @@ static td_status *offload(const golden_case *c, const golden_model *model, golde
     return NULL;
 }
 
-/* Norms are of gradients that are clipped: where the case does not, to a norm that none has. */
+/* Norms are of gradients that are clipped. */
 static td_status *build(const golden_case *c, const golden_model *model, golden_devices devices, bool with_norms,
                         golden_engine *engine, td_value *out_loss)
 {
@@ -290,25 +290,28 @@ static td_status *check_counters(const td_session *session, golden_devices devic
     return NULL;
 }
 
-static td_status *train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
+static td_status *train(const golden_case *c, const golden_model *model, golden_devices devices, golden_manner manner,
                         golden_engine *engine, golden_trained *trained)
 {
     td_value loss = TD_NO_VALUE;
     TD_TRY(TD_NEW(trained->losses, c->n_steps + 1));
-    TD_TRY(build(c, model, devices, step_by_step, engine, &loss));
+    if (manner == GOLDEN_FOR_NORMS)
+        TD_TRY(TD_NEW(trained->gradient_norms, c->n_steps + 1));
+    TD_TRY(build(c, model, devices, manner == GOLDEN_FOR_NORMS, engine, &loss));
     TD_TRY(golden_engine_start(engine, loss));
     TD_TRY(load_initial(c, engine->store));
-    TD_TRY(step_by_step ? run_step_by_step(c, engine->session, trained) : run_pipelined(c, engine->session, trained));
+    TD_TRY(manner == GOLDEN_PIPELINED ? run_pipelined(c, engine->session, trained)
+                                      : run_step_by_step(c, engine->session, trained));
     TD_TRY(check_counters(engine->session, devices));
     return golden_snapshot_take(engine->store, &trained->final);
 }
 
-td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
+td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, golden_manner manner,
                         golden_trained *out_trained)
 {
     golden_engine engine = {.options = td_train_defaults()};
     *out_trained = (golden_trained){0};
-    td_status *status = train(c, model, devices, step_by_step, &engine, out_trained);
+    td_status *status = train(c, model, devices, manner, &engine, out_trained);
     golden_engine_stop(&engine);
     return status;
 }

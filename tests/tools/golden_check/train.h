@@ -8,13 +8,16 @@
 typedef struct golden_trained {
     int32_t n; /* steps */
     float *losses;
-    double *gradient_norms; /* of a run step by step, else NULL */
+    double *gradient_norms; /* of a run for norms, else NULL */
     golden_snapshot final;
 } golden_trained;
 
-/* Trains all steps: pipelined over a source, or step by step, when gradients are summed up for their norms. On failure too,
- * golden_trained_deinit frees. */
-td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, bool step_by_step,
+/* How all steps are trained: pipelined over a source, step by step, or step by step with the norms of gradients, which are clipped for
+ * it where the case does not, to a norm that none has. */
+typedef enum golden_manner { GOLDEN_PIPELINED, GOLDEN_BY_STEPS, GOLDEN_FOR_NORMS } golden_manner;
+
+/* On failure too, golden_trained_deinit frees. */
+td_status *golden_train(const golden_case *c, const golden_model *model, golden_devices devices, golden_manner manner,
                         golden_trained *out_trained) TD_MUST_USE;
 void golden_trained_deinit(golden_trained *trained);
 
