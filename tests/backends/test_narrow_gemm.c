@@ -1,5 +1,5 @@
 /* Matrix products of 16-bit numbers: their bits against sums written out here, over shapes, threads and instruction sets. bf16
- * in pairs too: everywhere with the instruction in C, and with the instruction itself where the processor has it. */
+ * in pairs too: everywhere with the instruction in C (test_pair_dot.c), and with the instruction itself where the processor has it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,25 +15,11 @@
 #include "tests/support/amx_tiles.h"
 #include "tests/support/pair_dot.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 static void must(td_status *status)
 {
     if (status)
         fail_msg("%s", td_status_message(status));
 }
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f,avx512vl,avx512bf16"))) static float by_instruction(float sum, uint32_t a, uint32_t b)
-{
-    const __m128i pairs_a = _mm_cvtsi32_si128((int32_t)a), pairs_b = _mm_cvtsi32_si128((int32_t)b);
-    return _mm_cvtss_f32(_mm_dpbf16_ps(_mm_set_ss(sum), (__m128bh)pairs_a, (__m128bh)pairs_b));
-}
-#else
-#define by_instruction td_pair_dot
-#endif
 
 /* ---- problems ---------------------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +116,7 @@ static float add_by_manual(float sum, const uint32_t *a, const uint32_t *b)
 
 static float add_by_processor(float sum, const uint32_t *a, const uint32_t *b)
 {
-    return by_instruction(sum, *a, *b);
+    return td_pair_dot_by_instruction(sum, *a, *b);
 }
 
 static const dot_rule chains = {0}; /* of fma */
@@ -312,31 +298,6 @@ static int tile_variants(variant variants[3])
     return n;
 }
 
-static void test_the_manual_s_dot_product_rounds_and_flushes_as_it_says(void **state)
-{
-    (void)state;
-    const uint32_t one = 0x3f80u, both = one << 16 | one;
-    assert_true(td_pair_dot(0.5f, both, both) == 2.5f);
-    /* The high half first: 2^24 + 1 is lost to rounding, -2^24 then leaves nothing; the other way round it would leave 1. */
-    const uint32_t large = td_f32_to_bf16(-0x1p24f), lost = one << 16 | large;
-    assert_true(td_pair_dot(0x1p24f, lost, both) == 0.0f);
-    assert_true(td_pair_dot(0x1p24f, large << 16 | one, both) == 1.0f);
-    /* Ties to even. */
-    assert_true(td_pair_dot(0x1.000002p24f, one, one) == 0x1.000004p24f);
-    /* Subnormal numbers are zero, going in and coming out, with their sign. */
-    assert_true(td_pair_dot(0x1p-127f, 0, 0) == 0.0f);
-    assert_true(td_pair_dot(0, 0x0040u, 0x7f00u) == 0.0f);
-    assert_true(td_pair_dot(0, td_f32_to_bf16(0x1p-64f), td_f32_to_bf16(0x1p-63f)) == 0.0f);
-    const float negative = td_pair_dot(0, td_f32_to_bf16(-0x1p-64f), td_f32_to_bf16(0x1p-63f));
-    assert_true(negative == 0.0f && signbit(negative));
-    assert_true(td_pair_dot(0, td_f32_to_bf16(0x1p-63f), td_f32_to_bf16(0x1p-63f)) == 0x1p-126f);
-    /* 2^-126 - 2^-151.1 is 2^-126 with the exponents that there are, and less than it with exponents that do not end. */
-    assert_true(td_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-76f), td_f32_to_bf16(0x1p-75f)) == 0.0f);
-    assert_true(td_pair_dot(0x1p-126f, td_f32_to_bf16(-0x1.ep-77f), td_f32_to_bf16(0x1p-75f)) == 0x1p-126f);
-    assert_true(isnan(td_pair_dot(0, 0x7f80u, 0)));
-    assert_true(td_pair_dot(0, 0x7f7fu, 0x7f7fu) == INFINITY);
-}
-
 static void test_pairs_are_packed_and_summed_in_order_at_every_shape(void **state)
 {
     (void)state;
@@ -349,20 +310,6 @@ static void test_tiles_are_packed_and_summed_in_order_at_every_shape(void **stat
     (void)state;
     variant variants[3];
     check(variants, tile_variants(variants), TD_GEMM_BF16, tiles);
-}
-
-static void test_the_manual_s_tiles_add_up_even_and_odd_terms_apart(void **state)
-{
-    (void)state;
-    const uint32_t one = 0x3f80u, two = 0x4000u, large = td_f32_to_bf16(0x1p24f), minus_large = large | 0x8000u;
-    uint32_t a[MOST_PAIRS] = {one, one << 16 | two}, b[MOST_PAIRS] = {one, one << 16 | one};
-    assert_true(td_tile_dot(0.5f, a, b) == 4.5f);
-    /* Among even terms the one is lost, and it does not meet the odd ones before that. */
-    const uint32_t lost[MOST_PAIRS] = {large, one, minus_large << 16}, ones[MOST_PAIRS] = {one, one, one << 16};
-    assert_true(td_tile_dot(0, lost, ones) == 0);
-    /* The sum comes last. */
-    assert_true(td_tile_dot(0x1p24f, (uint32_t[MOST_PAIRS]){one << 16 | one},
-                            (uint32_t[MOST_PAIRS]){one << 16 | one}) == 0x1.000002p24f);
 }
 
 /* Within what sums of k terms are worth: each is rounded once at most, at 2^-24 of what was summed, and the result to 8 bits. */
@@ -401,18 +348,12 @@ static void test_sums_of_pairs_and_tiles_are_as_exact_as_chains(void **state)
         }
 }
 
-/* Numbers at which rounding, flushing and order show: ends of the ranges, halves of last places, infinities, NaN. */
-static const uint16_t hard[] = {0x3f80, 0xbf80, 0x3f81, 0x3fff, 0x4b80, 0xcb80, 0x3380, 0xb380, 0x0080,
-                                0x8080, 0x00ff, 0x0040, 0x8001, 0x1f80, 0x2000, 0x9f80, 0x7f00, 0x7f7f,
-                                0xff7f, 0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x3eab, 0xc2f7};
-enum { N_HARD = sizeof hard / sizeof hard[0] };
-
 static void fill_hard(problem *p, uint64_t *seed)
 {
     for (int64_t i = 0; i < p->shape.m * p->shape.k; i++)
-        p->a[i] = hard[next_random(seed) % N_HARD];
+        p->a[i] = td_hard_bf16[next_random(seed) % TD_HARD_BF16];
     for (int64_t i = 0; i < p->shape.k * p->shape.n; i++)
-        p->b[i] = hard[next_random(seed) % N_HARD];
+        p->b[i] = td_hard_bf16[next_random(seed) % TD_HARD_BF16];
 }
 
 static void check_hard(const variant *variants, int n, dot_rule rule)
@@ -441,18 +382,13 @@ static void test_hard_numbers_go_through_pairs_and_tiles_unchanged(void **state)
 
 /* ---- the processor's own ----------------------------------------------------------------------------------------------------- */
 
-static void skip_without_bf16(void)
-{
-    if (td_isa_available(TD_ISA_AVX512_BF16))
-        return;
-    print_message("this processor has no AVX512_BF16: its products of pairs are not tested\n");
-    skip();
-}
-
 static void test_the_processor_s_pairs_are_the_instruction_in_order(void **state)
 {
     (void)state;
-    skip_without_bf16();
+    if (!td_isa_available(TD_ISA_AVX512_BF16)) {
+        print_message("this processor has no AVX512_BF16: its products of pairs are not tested\n");
+        skip();
+    }
     const variant processor = {"avx512_bf16", td_gemm_pair_kernels()};
     check(&processor, 1, TD_GEMM_BF16, processor_pairs);
     check_hard(&processor, 1, processor_pairs);
@@ -468,38 +404,6 @@ static void test_the_processor_s_tiles_are_the_manual_s(void **state)
     const variant processor = {"amx_bf16", td_gemm_amx_kernels()};
     check(&processor, 1, TD_GEMM_BF16, tiles);
     check_hard(&processor, 1, tiles);
-}
-
-/* Where nothing is rounded it has to be. Where something is, nothing in the engine asks for it: another way of rounding is reported
- * and no failure. */
-static void test_the_instruction_is_the_manual_s(void **state)
-{
-    (void)state;
-    skip_without_bf16();
-    uint64_t seed = 5;
-    for (int i = 0; i < 10000; i++) {
-        float few[5]; /* whole numbers of 8 bits */
-        uint32_t bits[5];
-        for (int j = 0; j < 5; j++)
-            bits[j] = td_float_bits(few[j] = (float)(int32_t)(next_random(&seed) % 511) - 255);
-        const uint32_t a = bits[1] >> 16 | (bits[2] & 0xffff0000u), b = bits[3] >> 16 | (bits[4] & 0xffff0000u);
-        assert_true(by_instruction(few[0], a, b) == few[0] + few[1] * few[3] + few[2] * few[4]);
-    }
-    int64_t others = 0, n = 200000;
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t a = hard[next_random(&seed) % N_HARD] | (uint32_t)hard[next_random(&seed) % N_HARD] << 16;
-        const uint32_t b = i % 2
-                               ? next_random(&seed)
-                               : hard[next_random(&seed) % N_HARD] | (uint32_t)hard[next_random(&seed) % N_HARD] << 16;
-        const float sum = td_bits_float(next_random(&seed));
-        const float found = by_instruction(sum, a, b), expected = td_pair_dot(sum, a, b);
-        others += td_float_bits(found) != td_float_bits(expected) && !(isnan(found) && isnan(expected));
-    }
-    if (!others)
-        return;
-    print_message("this processor's VDPBF16PS rounds otherwise than Intel's manual in %lld of %lld hard cases\n",
-                  (long long)others, (long long)n);
-    skip();
 }
 
 /* ---- who computes ------------------------------------------------------------------------------------------------------------- */
@@ -572,15 +476,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_widened_products_are_chains_of_fma_on_every_instruction_set),
-        cmocka_unit_test(test_the_manual_s_dot_product_rounds_and_flushes_as_it_says),
         cmocka_unit_test(test_pairs_are_packed_and_summed_in_order_at_every_shape),
         cmocka_unit_test(test_tiles_are_packed_and_summed_in_order_at_every_shape),
-        cmocka_unit_test(test_the_manual_s_tiles_add_up_even_and_odd_terms_apart),
         cmocka_unit_test(test_sums_of_pairs_and_tiles_are_as_exact_as_chains),
         cmocka_unit_test(test_hard_numbers_go_through_pairs_and_tiles_unchanged),
         cmocka_unit_test(test_the_processor_s_pairs_are_the_instruction_in_order),
         cmocka_unit_test(test_the_processor_s_tiles_are_the_manual_s),
-        cmocka_unit_test(test_the_instruction_is_the_manual_s),
         cmocka_unit_test(test_bf16_instructions_are_for_tiles_and_library_on_their_own_instruction_sets),
         cmocka_unit_test(test_a_product_of_bf16_has_the_bits_of_who_computes_it),
 #ifdef TANDEM_HAVE_ONEDNN
