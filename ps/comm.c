@@ -1,4 +1,5 @@
-/* The callers' side of messages between ranks: handing parcels over, and waiting. comm_match.c has what came for whom. A rank's messages to itself go through here alone, by copy. See comm.h. */
+/* The callers' side of messages between ranks: a job's beginning and end, its failures, requests and going on. comm_parcels.c has what is sent
+ * and waited for. See comm.h. */
 #include "ps/absent.h"
 #include "ps/comm_state.h"
 
@@ -28,8 +29,7 @@ static void keep_words(td_comm *comm, const td_status *status)
     comm->last_code = td_status_code(status);
 }
 
-/* One slice of a wait: the condition is signalled, or a fifth of a second is over. */
-static void rest(td_comm *comm)
+void td_comm_rest(td_comm *comm)
 {
     struct timespec until;
     int64_t at = td_clock_ns() + WAIT_SLICE_NS;
@@ -111,7 +111,7 @@ td_status *td_comm_open(const td_comm_options *options, td_comm **out_comm)
     pthread_mutex_lock(&comm->mutex);
     const int64_t limit = td_clock_ns() + (int64_t)(STARTS * comm->options.deadline_s * 1e9);
     while (!comm->opened && !comm->stopped && td_clock_ns() < limit)
-        rest(comm);
+        td_comm_rest(comm);
     const bool stuck = !comm->opened && !comm->stopped; /* MPI does not come back: its thread and what it uses stay */
     status = comm->failure;
     comm->failure = NULL;
@@ -224,6 +224,13 @@ void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all)
     td_near_ring_own(comm->near);
 }
 
+td_status *td_comm_failed(td_comm *comm)
+{
+    while (!comm->stopped && !comm->drained)
+        td_comm_rest(comm);
+    return copy_of(comm->failure);
+}
+
 void td_comm_fail(td_comm *comm, td_status *status)
 {
     pthread_mutex_lock(&comm->mutex);
@@ -247,168 +254,6 @@ td_status *td_comm_failure(td_comm *comm)
     return status;
 }
 
-/* ---- parcels --------------------------------------------------------------------------------------------------------------- */
-
-/* To this rank itself: into what waits for it, or into an arrival. */
-static void send_to_self(td_comm *comm, td_parcel *parcel)
-{
-    const bool lent = parcel->lending >= 0;
-    td_arrival as_if = {.parcel = *parcel}, *arrival = NULL;
-    as_if.parcel.lent = lent ? parcel->data : NULL;
-    td_parcel *waiting = NULL;
-    parcel->letter_out = true;
-    parcel->ended = parcel->bytes;
-    if (parcel->kind >= TD_REPLIES)
-        waiting = td_comm_take_expected(comm, parcel->peer, parcel->kind, parcel->number);
-    if (waiting) {
-        td_comm_hand_over(comm, &as_if, waiting);
-    } else {
-        arrival = td_comm_take_arrival(comm, lent ? 0 : parcel->bytes);
-        if (!arrival) {
-            td_comm_note_failure(
-                comm, TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a message of %lld bytes", (long long)parcel->bytes),
-                false);
-            return;
-        }
-        arrival->parcel = as_if.parcel;
-        arrival->epoch = comm->epoch;
-        arrival->parcel.data = arrival->room;
-        if (parcel->bytes && !lent)
-            memcpy(arrival->room, parcel->data, (size_t)parcel->bytes);
-        arrival->request.freed_by_answer = parcel->answer != NULL;
-        if (parcel->answer && parcel->answer->buffer) {
-            arrival->request.answer = parcel->answer->data;
-            arrival->request.answer_bytes = parcel->answer->bytes;
-        }
-        td_comm_keep(comm, arrival);
-        td_comm_complete(comm, arrival);
-    }
-    td_comm_check(comm, parcel);
-    pthread_cond_broadcast(&comm->changed);
-}
-
-/* Under the mutex. */
-static void submit(td_comm *comm, td_parcel *parcel)
-{
-    td_comm_lend(comm, parcel);
-    if (parcel->answer)
-        parcel->answer->question = parcel;
-    if (parcel->peer == comm->rank) {
-        send_to_self(comm, parcel);
-        return;
-    }
-    *comm->submitted_end = parcel;
-    comm->submitted_end = &parcel->next;
-    td_near_ring_own(comm->near);
-}
-
-void td_comm_send(td_comm *comm, td_parcel *parcel)
-{
-    parcel->next = NULL;
-    parcel->begun = parcel->ended = 0;
-    parcel->under_way = 0;
-    parcel->is_receive = parcel->is_sum = parcel->letter_out = parcel->done = false;
-    parcel->question = NULL;
-    parcel->lent = NULL;
-    parcel->lending = -1;
-    pthread_mutex_lock(&comm->mutex);
-    if (!comm->failure) /* else its wait says so */
-        submit(comm, parcel);
-    pthread_mutex_unlock(&comm->mutex);
-}
-
-void td_comm_add_up(td_comm *comm, td_parcel *parcel)
-{
-    parcel->next = NULL;
-    parcel->begun = parcel->ended = 0;
-    parcel->under_way = 0;
-    parcel->is_receive = false;
-    parcel->is_sum = true;
-    parcel->letter_out = true; /* there is none */
-    parcel->done = parcel->bytes == 0;
-    parcel->lending = -1;
-    pthread_mutex_lock(&comm->mutex);
-    if (!comm->failure && !parcel->done) {
-        *comm->submitted_end = parcel;
-        comm->submitted_end = &parcel->next;
-        td_near_ring_own(comm->near);
-    }
-    pthread_mutex_unlock(&comm->mutex);
-}
-
-void td_comm_receive(td_comm *comm, td_parcel *parcel)
-{
-    parcel->begun = parcel->ended = 0;
-    parcel->under_way = 0;
-    parcel->is_receive = true;
-    parcel->is_sum = false;
-    parcel->done = false;
-    parcel->lending = -1;
-    parcel->lent = NULL;
-    parcel->question = NULL;
-    pthread_mutex_lock(&comm->mutex);
-    td_arrival **at = td_comm_find_arrival(comm, parcel->peer, parcel->kind, parcel->number);
-    if (comm->failure) {
-        /* its wait says so */
-    } else if (!*at) {
-        parcel->next = comm->expected;
-        comm->expected = parcel;
-        if (parcel->peer != comm->rank && !td_near_is(comm->near, parcel->peer))
-            td_near_ring_own(comm->near); /* an answer is near: shorter rests */
-    } else if ((*at)->parcel.done) {
-        td_comm_give(comm, at, parcel);
-    } else {
-        (*at)->claimed = parcel;
-    }
-    pthread_mutex_unlock(&comm->mutex);
-}
-
-bool td_comm_is_through(td_comm *comm, const td_parcel *parcel)
-{
-    pthread_mutex_lock(&comm->mutex);
-    const bool through = parcel->done;
-    pthread_mutex_unlock(&comm->mutex);
-    return through;
-}
-
-/* The failure of the job, once the communication thread has let go of every buffer. */
-static td_status *failed(td_comm *comm)
-{
-    while (!comm->stopped && !comm->drained)
-        rest(comm);
-    return copy_of(comm->failure);
-}
-
-/* What was waited for longer than any rank that lives should take. */
-static td_status *too_late(const td_comm *comm, const td_parcel *parcel)
-{
-    const td_peer *peer = &comm->peers[parcel->peer];
-    if (parcel->is_sum)
-        return TD_ERROR(TD_IO, "all ranks are alive, but have not summed up for %.0f s", comm->options.patience_s);
-    return TD_ERROR(TD_IO, "%s (rank %d on %s, step %lld) is alive, but has not %s for %.0f s", peer->name,
-                    parcel->peer, peer->hello.host, (long long)peer->step,
-                    parcel->is_receive ? "answered" : "taken a message", comm->options.patience_s);
-}
-
-td_status *td_comm_wait(td_comm *comm, td_parcel *parcel)
-{
-    td_status *status = NULL;
-    int64_t limit = td_clock_ns() + (int64_t)(comm->options.patience_s * 1e9);
-    pthread_mutex_lock(&comm->mutex);
-    while (!parcel->done && !comm->failure) {
-        rest(comm);
-        if (!parcel->done && !comm->failure && !parcel->patient && td_clock_ns() > limit) {
-            td_comm_note_failure(comm, too_late(comm, parcel), true);
-        }
-    }
-    if (!parcel->done)
-        status = failed(comm);
-    pthread_mutex_unlock(&comm->mutex);
-    if (!status && parcel->is_receive && parcel->lent)
-        td_comm_take_lent(comm, parcel);
-    return status;
-}
-
 /* ---- requests -------------------------------------------------------------------------------------------------------------- */
 
 td_status *td_comm_next_request(td_comm *comm, td_request **out_request)
@@ -417,9 +262,9 @@ td_status *td_comm_next_request(td_comm *comm, td_request **out_request)
     *out_request = NULL;
     pthread_mutex_lock(&comm->mutex);
     while (!comm->requests && !comm->failure && !comm->requests_ended)
-        rest(comm);
+        td_comm_rest(comm);
     if (comm->failure) {
-        status = failed(comm);
+        status = td_comm_failed(comm);
     } else if (comm->requests) {
         *out_request = comm->requests;
         comm->requests = comm->requests->next;
@@ -450,7 +295,7 @@ bool td_comm_may_recover(td_comm *comm)
 {
     pthread_mutex_lock(&comm->mutex);
     while (comm->may_recover && !comm->drained && !comm->stopped)
-        rest(comm);
+        td_comm_rest(comm);
     bool may = comm->may_recover;
     pthread_mutex_unlock(&comm->mutex);
     return may;
@@ -463,14 +308,14 @@ td_status *td_comm_recover(td_comm *comm, bool *out_done)
     comm->ready = true;
     td_near_ring_own(comm->near);
     while (comm->epoch == epoch && !comm->work_done && (!comm->failure || comm->may_recover))
-        rest(comm);
+        td_comm_rest(comm);
     if (comm->work_done && comm->may_recover) {
         td_status_destroy(comm->failure);
         comm->failure = NULL;
         comm->may_recover = false;
     }
     *out_done = comm->work_done;
-    td_status *status = comm->failure && !comm->may_recover ? failed(comm) : NULL;
+    td_status *status = comm->failure && !comm->may_recover ? td_comm_failed(comm) : NULL;
     pthread_mutex_unlock(&comm->mutex);
     return status;
 }

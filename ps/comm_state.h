@@ -1,4 +1,4 @@
-/* What comm.c (callers' side) and comm_mpi.c, comm_receive.c, comm_peers.c, comm_recover.c and comm_thread.c (the communication thread) share.
+/* What comm.c, comm_parcels.c (callers' side) and comm_mpi.c, comm_receive.c, comm_peers.c, comm_recover.c and comm_thread.c (the communication thread) share.
  * Everything that both touch is under `mutex`. */
 #ifndef TANDEM_PS_COMM_STATE_H
 #define TANDEM_PS_COMM_STATE_H
@@ -105,6 +105,10 @@ struct td_comm {
 /* ---- comm.c ---- */
 /* Under the mutex: the first failure counts, and is told to the others. `of_all`: it is not this rank's own. Takes the status. */
 void td_comm_note_failure(td_comm *comm, td_status *status, bool of_all);
+/* Under the mutex: one slice of a wait; the condition is signalled, or a fifth of a second is over. */
+void td_comm_rest(td_comm *comm);
+/* Under the mutex: the failure of the job, once the communication thread has let go of every buffer. The caller's. */
+td_status *td_comm_failed(td_comm *comm) TD_MUST_USE;
 
 /* ---- comm_held.c ---- */
 /* Under the mutex: callers' memory that a request which was given up still has. Out of memory: *false*, and it is to be waited for. */
