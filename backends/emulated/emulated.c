@@ -33,8 +33,9 @@ static td_status *configure(td_device *device, const td_host_services *host, con
     TD_TRY(td_options_parse("emulated", options, table, (int32_t)(sizeof table / sizeof table[0])));
     if (memory == 0)
         return TD_ERROR(TD_INVALID_ARGUMENT, "emulated: memory=0: expected its capacity, such as 256MiB");
+    TD_TRY(td_cpu_engine_init(&device->engine, host, (td_gemm_kind)gemm));
     td_space_init(&device->space, "emulated", memory);
-    return td_cpu_engine_init(&device->engine, host, (td_gemm_kind)gemm);
+    return NULL;
 }
 
 static td_status *device_open(const td_host_services *host, const char *options, td_device **out_device)
@@ -43,8 +44,10 @@ static td_status *device_open(const td_host_services *host, const char *options,
     td_device *device = NULL;
     TD_TRY(TD_NEW(device, 1));
     td_status *status = configure(device, host, options);
-    if (!status && pthread_mutex_init(&device->lock, NULL) != 0)
+    if (!status && pthread_mutex_init(&device->lock, NULL) != 0) {
+        td_space_deinit(&device->space);
         status = TD_ERROR(TD_OUT_OF_MEMORY, "emulated: the system refuses a mutex");
+    }
     if (status) {
         td_free(device);
         return status;
@@ -58,6 +61,7 @@ static void device_close(td_device *device)
     if (!device)
         return;
     td_event_free_all(device);
+    td_space_deinit(&device->space);
     (void)pthread_mutex_destroy(&device->lock);
     td_free(device);
 }
