@@ -124,8 +124,8 @@ static void test_a_signal_in_the_evaluation_says_that_training_is_done(void **st
     static const char *const said[] = {
         "tandem: interrupted after the last step: training is done, the evaluation was left out\n",
         "  evaluate with: tandem eval x.yaml --checkpoint done --set train.steps=8 --set data.test_rows=100000000\n",
-        "  or, with done/summary.json: tandem train x.yaml --run done --resume --set train.steps=8 --set "
-        "data.test_rows=100000000\n"};
+        ("  or, with done/summary.json: tandem train x.yaml --run done --resume --set train.steps=8 --set "
+         "data.test_rows=100000000\n")};
     FILE *stream = NULL;
     char line[512];
     pid_t child = start_program_by(2, words, &stream);
