@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from jobs import NAME, TANDEM, SAMPLES, ALONE, MODEL, LAYERS, mpirun, require, train, require_equal, profile_of, ranks_of, Job
+from jobs import NAME, TANDEM, SAMPLES, ALONE, MODEL, LAYERS, mpirun, require, said, train, require_equal, profile_of, ranks_of, Job
 
 # A model that squares a number as it is, and looks up a table.
 SQUARES = """tdg 1
@@ -127,7 +127,7 @@ def dense_mpi():
             if by_mpi["steps"] != ordered["steps"] or abs(by_mpi["metrics"]["val_loss"] - ordered["metrics"]["val_loss"]) > 1e-4:
                 sys.exit(f"{NAME}: {settings}: {by_mpi['metrics']} and {ordered['metrics']}")
         done = mpirun(2, [TANDEM, "train", "model.yaml", "--set", "ps.dense_sync=mpi", "--set", "ps.recovery=on"], cwd=folder)
-        require("cannot sum by MPI" in done.stderr and "ps.dense_sync: ordered" in done.stderr and done.returncode == 2,
+        require("cannot sum by MPI" in said(done) and "ps.dense_sync: ordered" in said(done) and done.returncode == 2,
                 "sums by MPI and recovery are not refused", done)
         job = Job(folder, 2, "lost", "ps.dense_sync=mpi", "ps.recovery=off", "train.epochs=100000", "checkpoint.every=50")
         job.reach(50)
@@ -160,7 +160,7 @@ def stale():
         require_equal(train(folder, 2, "alone", "ps.servers=1", "ps.consistency={stale: 3}"), exact, "one worker")
         for setting in ("train.clip_norm=1", "train.on_nan=skip", "train.precision=fp16"):
             done = mpirun(2, [TANDEM, "train", "model.yaml", "--set", "ps.consistency=async", "--set", setting], cwd=folder)
-            require("they need ps.consistency: sync" in done.stderr and done.returncode == 2, f"{setting} is not refused", done)
+            require("they need ps.consistency: sync" in said(done) and done.returncode == 2, f"{setting} is not refused", done)
 
 
 def resumed():

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from jobs import (
-    NAME, TANDEM, SAMPLES, environment, ALONE, MODEL, STEADY, words_of, mpirun, require, train, require_equal, children,
+    NAME, TANDEM, SAMPLES, environment, ALONE, MODEL, STEADY, words_of, mpirun, require, said, train, require_equal, children,
     wait_for, Job, require_same_course)
 
 
@@ -144,7 +144,7 @@ def absent():
         pathlib.Path(folder, "model.yaml").write_text(MODEL)
         of_three = f'[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 1000; exec "{TANDEM}" train model.yaml --set ps.deadline=2s'
         done = mpirun(3, ["sh", "-c", of_three], cwd=folder)
-        require(re.search(r"not all started within 4 s \(twice ps.deadline\): rank 2 \(process \d+, sleep\) has not come\n", done.stderr)
+        require(re.search(r"not all started within 4 s \(twice ps.deadline\): rank 2 \(process \d+, sleep\) has not come\n", said(done))
                 and done.returncode not in (0, None), "nobody says who is missing", done)
 
 
@@ -159,9 +159,9 @@ def refused():
             command = [TANDEM, "train", "model.yaml", "--set", setting]
             done = mpirun(ranks, command, cwd=folder) if ranks != ALONE else subprocess.run(
                 command, capture_output=True, text=True, cwd=folder)
-            require(words in done.stderr and done.returncode == code, f"{setting} is not refused as it should be", done)
+            require(words in said(done) and done.returncode == code, f"{setting} is not refused as it should be", done)
         for command in ([TANDEM, "plan"], [*words_of(2, [TANDEM, "train"], [])]):
             done = subprocess.run([*command, SAMPLES / "gpt/gpt.yaml", "--set", "offload.embedding=ps"], env=environment(),
                                   capture_output=True, text=True, timeout=300, cwd=folder)
-            require('"tok.weight", which "head/linear" reads too' in done.stderr and done.returncode == 2 and done.stderr.count("reads too") == 1,
+            require('"tok.weight", which "head/linear" reads too' in said(done) and done.returncode == 2 and said(done).count("reads too") == 1,
                     "a table that is an output layer too is not refused as it should be", done)

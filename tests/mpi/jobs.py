@@ -54,6 +54,11 @@ def mpirun(ranks, command, more=(), **options):
                           timeout=300, **options)
 
 
+def said(done):
+    """All that a job printed: mpirun of Open MPI 5 sometimes passes on what a rank writes to one stream through the other."""
+    return done.stdout + done.stderr
+
+
 def at_once(*jobs):
     """The same of several jobs, (ranks, command) each, under --enable-recovery: they mostly wait."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
