@@ -44,10 +44,18 @@ static td_value padding_wider_than_the_filter(td_graph *g)
     return td_conv2d_with(x, weight, TD_NO_VALUE, (td_conv2d_options){.padding = 3}, "a");
 }
 
+/* Windows of equal pixels, and of quiet NaNs beside numbers. */
+static td_value ties_and_nans(td_graph *g)
+{
+    td_value x = td_relu(images(g, 4, 3, 7, 45));
+    return td_max_pool2d(td_div(x, x), 2, 0, 0);
+}
+
 static const gradient_case cases[] = {
     {.name = "lenet_layers", .build = lenet_layers},
     {.name = "sums_beyond_a_chunk", .build = sums_beyond_a_chunk},
     {.name = "groups_strides_and_dilation", .build = groups_strides_and_dilation},
+    {.name = "ties_and_nans", .build = ties_and_nans},
     {.name = "padding_wider_than_the_filter", .build = padding_wider_than_the_filter},
 };
 

@@ -160,6 +160,7 @@ const conformance_case image_cases[] = {
     {"max_pool2d", "f32[B,3,9,7]", "kernel=2", 5, 0, CASE_NO_GRADIENT},
     {"max_pool2d", "f32[B,3,9,8]", "kernel=3 stride=2 padding=1", 5, 0, 0},
     {"max_pool2d", "f32[B,40,30,20]", "kernel=2", 20, 0, CASE_NO_GRADIENT},
+    {"max_pool2d", "f32[B,2,5,46]", "kernel=2", 3, 0, CASE_NO_GRADIENT},
     {"max_pool2d_gradient", "f32[B,3,4,3] i32[B,3,4,3]<72", "height=9 width=8", 5, 0, 0},
     {"avg_pool2d", "f32[B,3,8,6]", "kernel=2", 5, 0, 0},
     {"avg_pool2d", "f32[B,3,9,8]", "kernel=3 stride=2 padding=1", 5, 0, 0},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/cpu/kernels/chunks.h"
+#include "backends/cpu/kernels/vectors.h"
 
 typedef struct pool {
     const float *x;
@@ -10,6 +11,12 @@ typedef struct pool {
     int32_t *index;
     int64_t height, width, rows, columns, kernel, stride, padding;
 } pool;
+
+/* Planes of a block: with blocks as large as elementwise work has, a batch of small planes would be cut unevenly. */
+static inline int64_t planes_of(int64_t pixels)
+{
+    return 1 + TD_CPU_BLOCK / 4 / pixels;
+}
 
 static bool supports(const td_kernel_call *call)
 {
@@ -19,25 +26,59 @@ static bool supports(const td_kernel_call *call)
 /* Whether b comes after a as the largest so far. */
 static inline bool is_larger(float b, float a)
 {
-    return b > a || (isnan(b) && !isnan(a));
+    return (b > a) | ((b != b) & (a == a)); /* no branch: nobody can foresee it */
 }
 
-/* Windows of 2 x 2 pixels that lie side by side: no edges, no inner loop. */
-static void pool_pairs(const pool *p, const float *plane, float *restrict y, int32_t *restrict index)
+/* The second if `second`, without a branch, and so that a loop of these becomes one of vectors. */
+static inline int32_t index_of(bool second, int32_t a, int32_t b)
 {
-    for (int64_t i = 0; i < p->rows; i++, y += p->columns, index += p->columns) {
-        const int64_t first = 2 * i * p->width;
-        const float *above = plane + first, *below = above + p->width;
-        for (int64_t j = 0; j < p->columns; j++) {
-            const float a = above[2 * j], b = above[2 * j + 1], c = below[2 * j], d = below[2 * j + 1];
-            const bool right = is_larger(b, a), lower_right = is_larger(d, c);
-            const float upper = right ? b : a, lower = lower_right ? d : c;
-            const bool down = is_larger(lower, upper);
-            const int64_t column = 2 * j + (down ? lower_right : right);
-            y[j] = down ? lower : upper;
-            index[j] = (int32_t)(first + column + (down ? p->width : 0));
-        }
+    return a ^ ((a ^ b) & -(int32_t)second);
+}
+static inline float pixel_of(bool second, float a, float b)
+{
+    int32_t bits_a, bits_b;
+    memcpy(&bits_a, &a, sizeof a);
+    memcpy(&bits_b, &b, sizeof b);
+    bits_a = index_of(second, bits_a, bits_b);
+    memcpy(&a, &bits_a, sizeof a);
+    return a;
+}
+
+enum { WINDOWS = 16 }; /* at a time */
+
+/* The first 2 n pixels, at most 32. */
+static inline void load_pairs(const float *from, int64_t n, float *to)
+{
+    v16_store(to, v16_load_first(from, 2 * n));
+    v16_store(to + 16, n > 8 ? v16_load_first(from + 16, 2 * n - 16) : v16_set(0));
+}
+
+/* n <= WINDOWS windows of 2 x 2 pixels that lie side by side; `at`: the first one's first pixel of its plane. */
+static inline void pool_pairs(const float *plane, int32_t width, int32_t at, int64_t n, float *y, int32_t *index)
+{
+    float above[2 * WINDOWS], below[2 * WINDOWS], largest[WINDOWS];
+    int32_t where[WINDOWS];
+    load_pairs(plane + at, n, above);
+    load_pairs(plane + at + width, n, below);
+    for (int32_t j = 0; j < WINDOWS; j++) {
+        const float a = above[2 * j], b = above[2 * j + 1], c = below[2 * j], d = below[2 * j + 1];
+        const bool right = is_larger(b, a), lower_right = is_larger(d, c);
+        const float upper = pixel_of(right, a, b), lower = pixel_of(lower_right, c, d);
+        const bool down = is_larger(lower, upper);
+        largest[j] = pixel_of(down, upper, lower);
+        where[j] = at + 2 * j + index_of(down, right, width + lower_right);
     }
+    v16_store_first(y, v16_load(largest), n);
+    v16_store_first((float *)index, v16_load((const float *)where), n);
+}
+
+static void pool_plane_of_pairs(const pool *p, const float *plane, float *y, int32_t *index)
+{
+    for (int64_t i = 0; i < p->rows; i++, y += p->columns, index += p->columns)
+        for (int64_t j = 0; j < p->columns; j += WINDOWS) {
+            const int64_t n = p->columns - j < WINDOWS ? p->columns - j : WINDOWS;
+            pool_pairs(plane, (int32_t)p->width, (int32_t)(2 * (i * p->width + j)), n, y + j, index + j);
+        }
 }
 
 static void pool_plane(const pool *p, const float *plane, float *y, int32_t *index)
@@ -60,8 +101,9 @@ static void pool_planes(void *context, int64_t begin, int64_t end)
     const pool *p = context;
     const bool pairs = p->kernel == 2 && p->stride == 2 && p->padding == 0;
     for (int64_t plane = begin; plane < end; plane++)
-        (pairs ? pool_pairs : pool_plane)(p, p->x + plane * p->height * p->width, p->y + plane * p->rows * p->columns,
-                                          p->index + plane * p->rows * p->columns);
+        (pairs ? pool_plane_of_pairs : pool_plane)(p, p->x + plane * p->height * p->width,
+                                                   p->y + plane * p->rows * p->columns,
+                                                   p->index + plane * p->rows * p->columns);
 }
 
 static td_status *run(const td_kernel_call *call, td_team *team, void *state)
@@ -79,7 +121,7 @@ static td_status *run(const td_kernel_call *call, td_team *team, void *state)
               .stride = td_cpu_attr_int(call, "stride", 0),
               .padding = td_cpu_attr_int(call, "padding", 0)};
     p.stride = p.stride ? p.stride : p.kernel;
-    td_cpu_for(team, td_cpu_product(x, 0, 2), 1 + TD_CPU_BLOCK / (p.height * p.width), pool_planes, &p);
+    td_cpu_for(team, td_cpu_product(x, 0, 2), planes_of(p.height * p.width), pool_planes, &p);
     return NULL;
 }
 
@@ -106,7 +148,7 @@ static td_status *run_gradient(const td_kernel_call *call, td_team *team, void *
 {
     (void)state;
     const td_tensor *dx = &call->outputs[0];
-    td_cpu_for(team, td_cpu_product(dx, 0, 2), 1 + TD_CPU_BLOCK / (dx->dims[2] * dx->dims[3]), scatter_planes,
+    td_cpu_for(team, td_cpu_product(dx, 0, 2), planes_of(dx->dims[2] * dx->dims[3]), scatter_planes,
                (void *)(uintptr_t)call);
     return NULL;
 }

@@ -258,25 +258,48 @@ static inline v8 v8_fma(v8 a, v8 b, v8 c)
 #undef V8_LANES
 #endif
 
-/* The first n (at most 16) lanes, the others zero; reads and writes no more than these. */
+/* The first n lanes (all from 16 on), the others zero; reads and writes no more than these. */
+#if defined(__AVX512F__)
+static inline __mmask16 v16_first(int64_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : (1 << n) - 1);
+}
+static inline v16 v16_load_first(const float *from, int64_t n)
+{
+    return (v16){_mm512_maskz_loadu_ps(v16_first(n), from)};
+}
+static inline void v16_store_first(float *to, v16 x, int64_t n)
+{
+    _mm512_mask_storeu_ps(to, v16_first(n), x.v);
+}
+#elif defined(__AVX2__) && defined(__FMA__)
+/* Of eight lanes from `lane` on those below n. */
+static inline __m256i v16_first(int lane, int64_t n)
+{
+    const __m256i lanes = _mm256_add_epi32(_mm256_set1_epi32(lane), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n >= 16 ? 16 : (int)n), lanes);
+}
+static inline v16 v16_load_first(const float *from, int64_t n)
+{
+    return (v16){_mm256_maskload_ps(from, v16_first(0, n)), _mm256_maskload_ps(from + 8, v16_first(8, n))};
+}
+static inline void v16_store_first(float *to, v16 x, int64_t n)
+{
+    _mm256_maskstore_ps(to, v16_first(0, n), x.a);
+    _mm256_maskstore_ps(to + 8, v16_first(8, n), x.b);
+}
+#else
 static inline v16 v16_load_first(const float *from, int64_t n)
 {
     float lanes[16] = {0};
-    if (n >= 16)
-        return v16_load(from);
-    memcpy(lanes, from, (size_t)n * sizeof *lanes);
+    memcpy(lanes, from, (size_t)(n >= 16 ? 16 : n) * sizeof *lanes);
     return v16_load(lanes);
 }
 static inline void v16_store_first(float *to, v16 x, int64_t n)
 {
-    float lanes[16];
-    if (n >= 16) {
-        v16_store(to, x);
-        return;
-    }
-    v16_store(lanes, x);
-    memcpy(to, lanes, (size_t)n * sizeof *lanes);
+    memcpy(to, x.f, (size_t)(n >= 16 ? 16 : n) * sizeof *to);
 }
+#endif
 
 #if defined(__AVX2__) && defined(__FMA__)
 /* Lane l takes l + 8, l + 4, l + 2, l + 1, all in registers: a short row's sum is not long enough to hide a way through memory. */
