@@ -44,6 +44,14 @@ static td_value padding_wider_than_the_filter(td_graph *g)
     return td_conv2d_with(x, weight, TD_NO_VALUE, (td_conv2d_options){.padding = 3}, "a");
 }
 
+/* Vectors of pixels: three in a row of 33, seven channels and five, also where planes stay as they are. */
+static td_value few_channels(td_graph *g)
+{
+    td_value x = td_conv2d(images(g, 3, 31, 7, 33), 7, 3, (td_conv2d_options){.padding = 1}, "a");
+    x = td_conv2d(x, 5, 1, (td_conv2d_options){.no_bias = true}, "b");
+    return td_conv2d(x, 2, 2, (td_conv2d_options){.stride = 2}, "c");
+}
+
 /* Windows of equal pixels, and of quiet NaNs beside numbers. */
 static td_value ties_and_nans(td_graph *g)
 {
@@ -55,6 +63,7 @@ static const gradient_case cases[] = {
     {.name = "lenet_layers", .build = lenet_layers},
     {.name = "sums_beyond_a_chunk", .build = sums_beyond_a_chunk},
     {.name = "groups_strides_and_dilation", .build = groups_strides_and_dilation},
+    {.name = "few_channels", .build = few_channels},
     {.name = "ties_and_nans", .build = ties_and_nans},
     {.name = "padding_wider_than_the_filter", .build = padding_wider_than_the_filter},
 };

@@ -69,18 +69,28 @@ static inline bool conv_is_same(const conv_layout *l)
     return l->rows == l->height && l->columns == l->width && l->top == 0 && l->left == 0 && l->spacing == 1;
 }
 
+/* The pixels [*begin, *end) of `n` that come to lie inside `size`. */
+static inline void conv_inside(int64_t n, int64_t first, int64_t spacing, int64_t size, int64_t *begin, int64_t *end)
+{
+    *begin = first < 0 ? conv_least(n, conv_blocks(-first, spacing)) : 0;
+    *end = first < size ? conv_least(n, conv_blocks(size - first, spacing)) : 0;
+}
+
 static inline void conv_lay_out(const conv_layout *l, const float *from, int64_t planes, float *to)
 {
     const int64_t s = l->spacing;
+    int64_t top, bottom, left, right;
+    conv_inside(l->rows, l->top, s, l->height, &top, &bottom);
+    conv_inside(l->columns, l->left, s, l->width, &left, &right);
     memset(to, 0, (size_t)(planes * l->height * l->width) * sizeof *to);
     for (int64_t plane = 0; plane < planes; plane++, to += l->height * l->width, from += l->rows * l->columns)
-        for (int64_t i = 0; i < l->rows; i++) {
-            const int64_t row = l->top + i * s;
-            if (row < 0 || row >= l->height)
-                continue;
-            for (int64_t j = 0; j < l->columns; j++)
-                if (l->left + j * s >= 0 && l->left + j * s < l->width)
-                    to[row * l->width + l->left + j * s] = from[i * l->columns + j];
+        for (int64_t i = top; i < bottom; i++) {
+            float *restrict row = to + (l->top + i * s) * l->width + l->left;
+            const float *restrict pixels = from + i * l->columns;
+            if (s == 1 && left < right)
+                memcpy(row + left, pixels + left, (size_t)(right - left) * sizeof *row);
+            for (int64_t j = left; j < right && s > 1; j++)
+                row[j * s] = pixels[j];
         }
 }
 
