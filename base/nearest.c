@@ -47,11 +47,19 @@ int32_t td_start_distance(const char *start, const char *name)
     return fewest;
 }
 
-/* No more edits than a third of its letters and one. */
+/* How far a name that was given is from another: of a pattern what it has before its first * is the beginning of one, and so may a name
+ * be, but not so short a one that many begin with most of it. */
+static int32_t slip_distance(const char *name, const char *meant)
+{
+    const bool whole = !strchr(name, '*') && strlen(name) < SHORTEST_PART;
+    return whole ? td_edit_distance(name, meant) : td_start_distance(name, meant);
+}
+
+/* No more edits than a third of its letters, of one letter none. */
 static bool is_a_slip(const char *name, const char *meant)
 {
-    const int32_t length = (int32_t)strcspn(name, "*");
-    return length > 0 && td_start_distance(name, meant) <= 1 + least(length, LONGEST) / 3;
+    const int32_t length = least((int32_t)strcspn(name, "*"), LONGEST);
+    return length > 0 && slip_distance(name, meant) <= least((length + 2) / 3, length - 1);
 }
 
 static bool is_of_a_word(char c)
@@ -82,16 +90,23 @@ static int32_t rank_kin(const char *name, const char *other)
     return rank == 2 || rank_within(other, name) < 2 ? rank : 2;
 }
 
+/* Whether a name comes before the best so far: there is none, or it is as good and the first by alphabet. */
+static bool is_before(const char *name, const char *best)
+{
+    return !best || strcmp(name, best) < 0;
+}
+
 static const char *nearest_kin(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
                                const void *context)
 {
     const char *best = NULL;
-    int32_t highest = 0;
-    for (int32_t i = 0; i < n && highest < 2; i++) {
-        const int32_t rank = rank_kin(name, at(context, i));
-        if (rank > highest) {
+    int32_t highest = 1;
+    for (int32_t i = 0; i < n; i++) {
+        const char *other = at(context, i);
+        const int32_t rank = other ? rank_kin(name, other) : 0;
+        if (rank > highest || (rank == highest && is_before(other, best))) {
             highest = rank;
-            best = at(context, i);
+            best = other;
         }
     }
     return best;
@@ -100,13 +115,17 @@ static const char *nearest_kin(const char *name, int32_t n, const char *(*at)(co
 const char *td_nearest(const char *name, int32_t n, const char *(*at)(const void *context, int32_t index),
                        const void *context)
 {
+    const bool is_pattern = strchr(name, '*') != NULL;
     const char *best = NULL;
     int32_t fewest = INT32_MAX;
     for (int32_t i = 0; i < n; i++) {
-        int32_t edits = td_edit_distance(name, at(context, i));
-        if (edits < fewest) {
+        const char *other = at(context, i);
+        if (!other)
+            continue;
+        const int32_t edits = is_pattern ? td_start_distance(name, other) : td_edit_distance(name, other);
+        if (edits < fewest || (edits == fewest && is_before(other, best))) {
             fewest = edits;
-            best = at(context, i);
+            best = other;
         }
     }
     const char *kin = best && !is_a_slip(name, best) ? nearest_kin(name, n, at, context) : NULL;

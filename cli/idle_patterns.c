@@ -27,21 +27,21 @@ static bool matches(const td_graph *graph, const char *pattern, bool (*counts)(c
     return false;
 }
 
-/* A table is what an op looks rows up in. *out_nearest: the one that was probably meant, NULL: there is none. */
-static bool matches_table(const td_graph *graph, const char *pattern, const char **out_nearest)
+/* The table that an op looks rows up in; NULL: it does not. */
+static const char *table_at(const void *context, int32_t index)
 {
-    int32_t fewest = INT32_MAX;
-    *out_nearest = NULL;
-    for (int64_t n = 0; n < graph->n_nodes; n++) {
-        const td_node *node = &graph->nodes[n];
-        const td_value_info *table = node->n_inputs && node->inputs[0] >= 0 ? &graph->values[node->inputs[0]] : NULL;
-        if (!table || !is_parameter(table) || strncmp(node->op->name, "embedding", 9) != 0)
-            continue;
-        if (td_glob_match(pattern, table->name))
+    const td_graph *graph = context;
+    const td_node *node = &graph->nodes[index];
+    const td_value_info *table = node->n_inputs && node->inputs[0] >= 0 ? &graph->values[node->inputs[0]] : NULL;
+    return table && is_parameter(table) && strncmp(node->op->name, "embedding", 9) == 0 ? table->name : NULL;
+}
+
+static bool matches_table(const td_graph *graph, const char *pattern)
+{
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const char *table = table_at(graph, n);
+        if (table && td_glob_match(pattern, table))
             return true;
-        const int32_t edits = td_start_distance(pattern, table->name);
-        *out_nearest = edits < fewest ? table->name : *out_nearest;
-        fewest = edits < fewest ? edits : fewest;
     }
     return false;
 }
@@ -65,13 +65,13 @@ static td_status *check_kept(const td_setup *setup)
 static td_status *check_hashes(const td_setup *setup)
 {
     char meant[TD_MEANT];
-    const char *nearest;
     for (int32_t i = 0; i < td_section_count(setup->root, "tables.hash"); i++) {
         td_section item = td_section_item(setup->root, "tables.hash", i);
         const char *pattern = td_section_string(item, "match");
-        if (!matches_table(setup->graph, pattern, &nearest))
-            return TD_SECTION_ERROR(setup->root, "tables.hash", "tables.hash: \"%s\" matches no table%s", pattern,
-                                    td_meant(meant, pattern, nearest));
+        if (!matches_table(setup->graph, pattern))
+            return TD_SECTION_ERROR(
+                setup->root, "tables.hash", "tables.hash: \"%s\" matches no table%s", pattern,
+                td_meant(meant, pattern, td_nearest(pattern, (int32_t)setup->graph->n_nodes, table_at, setup->graph)));
     }
     return NULL;
 }

@@ -6,27 +6,19 @@
 #include "base/nearest.h"
 #include "partition/plan.h"
 
-static void take_nearer(const char *wanted, const char *name, const char **nearest, int32_t *distance)
+/* The model's own ops, then its parameters. */
+static const char *name_at(const void *context, int32_t index)
 {
-    int32_t edits = strchr(wanted, '*') ? td_start_distance(wanted, name) : td_edit_distance(wanted, name);
-    if (*nearest && (edits > *distance || (edits == *distance && strcmp(name, *nearest) >= 0)))
-        return;
-    *nearest = name;
-    *distance = edits;
+    const td_graph *graph = context;
+    if (index < graph->n_nodes)
+        return graph->nodes[index].phase == TD_FORWARD ? graph->nodes[index].name : NULL;
+    const td_value_info *value = &graph->values[index - graph->n_nodes];
+    return value->class == TD_CLASS_PARAMETER ? value->name : NULL;
 }
 
-/* Of the model's ops and parameters, whatever the order in which they were built. */
 const char *td_plan_nearest_name(const td_graph *graph, const char *wanted)
 {
-    const char *nearest = NULL;
-    int32_t distance = 0;
-    for (int64_t n = 0; n < graph->n_nodes; n++)
-        if (graph->nodes[n].phase == TD_FORWARD)
-            take_nearer(wanted, graph->nodes[n].name, &nearest, &distance);
-    for (int64_t v = 0; v < graph->n_values; v++)
-        if (graph->values[v].class == TD_CLASS_PARAMETER)
-            take_nearer(wanted, graph->values[v].name, &nearest, &distance);
-    return nearest ? nearest : "*";
+    return td_nearest(wanted, (int32_t)(graph->n_nodes + graph->n_values), name_at, graph);
 }
 
 static bool matches_something(const td_plan *plan, const char *pattern)

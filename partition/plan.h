@@ -360,7 +360,7 @@ bool td_plan_reads_rows(const td_plan *plan, const td_node *node, int32_t port, 
 td_status *td_plan_note_rewrite(td_plan *plan, int32_t rule, const td_node *node, const char *into) TD_MUST_USE;
 /* What became of an op that is not in the plan any more, or was another one; NULL: no rule touched that name. */
 const td_plan_rewritten *td_plan_find_rewritten(const td_plan *plan, const char *name);
-/* The op or parameter whose name is nearest to what was wanted. */
+/* The op or parameter of the model whose name is nearest to what was wanted, as td_nearest has it. */
 const char *td_plan_nearest_name(const td_graph *graph, const char *wanted);
 /* accumulate.c: how long windows are, before the passes. */
 td_status *td_plan_settle_windows(td_plan *plan, const td_plan_request *request) TD_MUST_USE;

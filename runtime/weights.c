@@ -144,26 +144,31 @@ static td_status *refuse(importing *im)
     return status;
 }
 
+/* NULL: it is no parameter. */
+static const char *parameter_at(const void *context, int32_t index)
+{
+    const td_store_entry *entry = &((const td_store *)context)->entries[index];
+    return entry->is_parameter ? entry->name : NULL;
+}
+
+static bool matches_parameter(const td_store *store, const char *pattern)
+{
+    for (int32_t i = 0; i < store->n_entries; i++)
+        if (parameter_at(store, i) && td_glob_match(pattern, store->entries[i].name))
+            return true;
+    return false;
+}
+
 /* A pattern without a parameter is a name that is spelled wrong: the parameter meant would be read from the file. */
 static td_status *check_kept(const importing *im)
 {
+    char meant[TD_MEANT];
     for (int32_t k = 0; k < im->weights->n_keep; k++) {
-        const char *nearest = NULL, *pattern = im->weights->keep[k];
-        bool matches = false;
-        int32_t least = 0;
-        for (int32_t i = 0; i < im->store->n_entries && !matches; i++) {
-            const td_store_entry *entry = &im->store->entries[i];
-            const int32_t edits = entry->is_parameter ? td_edit_distance(pattern, entry->name) : 0;
-            matches = entry->is_parameter && td_glob_match(pattern, entry->name);
-            if (entry->is_parameter && (!nearest || edits < least)) {
-                nearest = entry->name;
-                least = edits;
-            }
-        }
-        if (!matches)
-            return TD_ERROR(TD_INVALID_ARGUMENT,
-                            "model.weights.keep: \"%s\" matches no parameter; did you mean \"%s\"?", pattern,
-                            nearest ? nearest : "*");
+        const char *pattern = im->weights->keep[k];
+        if (!matches_parameter(im->store, pattern))
+            return TD_ERROR(
+                TD_INVALID_ARGUMENT, "model.weights.keep: \"%s\" matches no parameter%s", pattern,
+                td_meant(meant, pattern, td_nearest(pattern, im->store->n_entries, parameter_at, im->store)));
     }
     return NULL;
 }

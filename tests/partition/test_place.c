@@ -288,8 +288,11 @@ static void test_a_rule_that_matches_nothing_is_remarked_on_with_the_nearest_nam
     model m = model_begin(4);
     td_place(&m.options, "top/linaer", "cpu");
     td_place(&m.options, "top.*", "cpu");
+    td_place(&m.options, "linear", "cpu");
     assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
-    assert_int_equal(m.plan->n_idle_rules, 1);
+    assert_int_equal(m.plan->n_idle_rules, 2);
+    assert_string_equal(m.plan->idle_rules[1], "the rule \"linear\" matches no op and no parameter; did you mean "
+                                               "\"top/linear\"?");
     assert_string_equal(m.plan->idle_rules[0], "the rule \"top/linaer\" matches no op and no parameter; did you mean "
                                                "\"top/linear\"?");
     model_end(&m);

@@ -276,12 +276,14 @@ static void test_numbers_that_are_none_are_laid_to_the_file_and_idle_patterns_na
     bad[0].first = NAN;
     td_weights weights = weights_of(write_file(&place, bad, WHOLE));
     expect_refusal(&weights, (const char *const[]){"element 0 is nan"}, 1);
-    const char *const keep[] = {"tabel*"};
+    const char *keep[] = {"tabel*"};
     weights = weights_of(write_file(&place, whole, WHOLE));
     weights.keep = keep;
     weights.n_keep = 1;
     expect_refusal(&weights, (const char *const[]){"model.weights.keep: \"tabel*\" matches no parameter", "\"table\""},
                    2);
+    keep[0] = "bias"; /* fewer edits away from "table" */
+    expect_refusal(&weights, (const char *const[]){"\"bias\" matches no parameter; did you mean \"h.0.up.bias\"?"}, 1);
     remove_folder(&place);
 }
 
