@@ -195,7 +195,7 @@ static void gather_row(const gather_run *run, const float *window, const float *
 {
     const gathering *g = &run->g;
     float tile[PANEL_ROWS_8 * 16];
-    const int64_t piece = panel_piece(g->columns, g->lanes == 8 ? PANEL_ROWS_8 : PANEL_ROWS_16);
+    const int64_t piece = panel_piece(g->columns, g->lanes == 8 ? PANEL_ROWS_8 : PANEL_MOST_16);
     for (int64_t j = 0; j < g->columns; j += piece) {
         const int64_t pixels = conv_least(piece, g->columns - j);
         for (int64_t r = 0; r < g->taps; r += TD_CONVOLUTION_CHUNK) {

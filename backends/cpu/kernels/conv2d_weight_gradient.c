@@ -5,6 +5,7 @@
  * with its channels side by side; then a panel (panel.h) is a few taps of a row times 8 or 16 channels, summed over pixels. */
 #include "backends/cpu/kernels/conv2d.h"
 #include "backends/cpu/kernels/slots.h"
+#include "backends/cpu/kernels/taps.h"
 #include "base/sums.h"
 
 /* Rows of a panel: the columns of a filter where there are several, else channels. */
@@ -104,13 +105,21 @@ static void add_chunk(const weight_work *w, const float *planes, panel p, float 
     const int64_t plane = w->layout.height * w->layout.width, kernel_taps = c->kernel_height * c->kernel_width;
     const int64_t rows = w->rows_are_channels ? c->in : c->kernel_width;
     const int64_t lines = w->rows_are_channels ? kernel_taps : c->in * c->kernel_height;
-    const int64_t piece = panel_piece(rows, w->lanes == 8 ? PANEL_ROWS_8 : PANEL_ROWS_16);
+    const int64_t piece = panel_piece(rows, w->lanes == 8 ? PANEL_ROWS_8 : PANEL_MOST_16);
     p.step = w->rows_are_channels ? plane : c->dilation;
     p.c_leading = w->lanes * (w->rows_are_channels ? kernel_taps : 1);
-    for (int64_t line = 0; line < lines; line++) {
+    const int64_t together = w->rows_are_channels || c->dilation > 1 ? 0 : taps_lines(w->lanes, rows);
+    for (int64_t line = 0, n = 0; line < lines; line += n) {
         const int64_t tap = w->rows_are_channels ? line : line * c->kernel_width; /* the line's first */
         const float *a = planes + tap / kernel_taps * plane +
                          (tap % kernel_taps / c->kernel_width * w->layout.width + tap % c->kernel_width) * c->dilation;
+        n = together > 0 && line % c->kernel_height + together <= c->kernel_height ? together : 1;
+        if (n == together) {
+            p.a = a;
+            p.c = sums + tap * w->lanes;
+            taps_sum(&p, w->lanes, rows, w->layout.width);
+            continue;
+        }
         for (int64_t row = 0; row < rows; row += piece) {
             p.a = a + row * p.step;
             p.c = sums + tap * w->lanes + row * p.c_leading;

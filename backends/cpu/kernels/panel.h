@@ -19,7 +19,12 @@ enum { PANEL_ROWS_8 = 12 };
 #endif
 enum {
     PANEL_ROWS_16 = 6, /* with AVX2 twelve sums, which leaves room for b and a */
-    PANEL_ROWS_32 = 12
+    PANEL_ROWS_32 = 12,
+#if defined(TD_ISA_avx512)
+    PANEL_MOST_16 = 12 /* for who may cut rows as the instruction set likes */
+#else
+    PANEL_MOST_16 = PANEL_ROWS_16
+#endif
 };
 #define PANEL_ENTRIES(terms) (terms)
 #define PANEL_ENTRY_OF(term) (term)
@@ -27,7 +32,7 @@ enum {
 #else
 /* Panels of pairs (pairs.h): r runs over pairs of terms, and a and b hold these. */
 #include "backends/cpu/kernels/pairs.h"
-enum { PANEL_ROWS_16 = 12, PANEL_ROWS_32 = 12 };
+enum { PANEL_ROWS_16 = 12, PANEL_ROWS_32 = 12, PANEL_MOST_16 = 12 };
 #define PANEL_ENTRIES(terms) (((terms) + 1) / 2)
 #define PANEL_ENTRY_OF(term) ((term) / 2)
 #define PANEL_ADD(vector, a, b, sum) vector##_add_pair(a, b, sum)
@@ -79,7 +84,7 @@ typedef struct panel {
         }                                                                                                              \
     }
 
-PANEL_TILE(v16, PANEL_ROWS_16)
+PANEL_TILE(v16, PANEL_MOST_16)
 #ifdef PANEL_32
 PANEL_TILE(v32, PANEL_ROWS_32)
 #endif
@@ -111,11 +116,11 @@ PANEL_TILE(v8, PANEL_ROWS_8)
     PANEL_CASE(vector, 11)                                                                                             \
     PANEL_CASE(vector, 12)
 
-/* `rows` at most PANEL_ROWS_16. */
+/* `rows` at most PANEL_MOST_16. */
 static inline void panel_16(const panel *p, int64_t rows)
 {
     switch (rows) {
-#ifdef TD_PAIRS
+#if defined(TD_PAIRS) || defined(TD_ISA_avx512)
         PANEL_CASES_TO_12(v16)
 #else
         PANEL_CASES_TO_6(v16)
