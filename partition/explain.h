@@ -5,14 +5,17 @@
 #include "base/string.h"
 #include "partition/plan.h"
 
-/* A list of names that ends after some with how many more there are. Zeros but for `text` and `lead` to begin with. */
+/* explain_listing.c: a list of names that ends after eight with how many more there are. Zeros but for `text` and `lead` to begin with. */
 typedef struct td_listing {
     td_string *text;
     const char *lead; /* before the first */
     int32_t n;
 } td_listing;
-void td_listing_add(td_listing *l, const char *name);
+/* Whether the name is shown: then more about it may follow in the text. */
+bool td_listing_add(td_listing *l, const char *name);
 void td_listing_end(const td_listing *l);
+/* Of a value's data, index and count, at capacity. */
+int64_t td_explained_bytes(const td_plan *plan, int32_t value);
 
 /* explain_subgraph.c: what a subgraph (or a bundle of copies) holds, takes and gives, and what it is cut from. *out_found: there is one
  * of that name. */

@@ -10,13 +10,14 @@
  *
  * The cuts follow from the levels of cluster.c; here they are told by what they are good for: of two subgraphs of a device, either
  * the second waits for something that the first need not wait for, or something waits for the first that need not wait for the second. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/units.h"
 #include "partition/explain.h"
 
-enum { MOST_VALUES = 8, MOST_NEIGHBOURS = 6 };
+enum { MOST_NEIGHBOURS = 6 };
 
 static int32_t find_cluster(const td_plan *plan, const char *name)
 {
@@ -27,11 +28,6 @@ static int32_t find_cluster(const td_plan *plan, const char *name)
 }
 
 /* ---- what it holds, takes and gives ----------------------------------------------------------------------------------------- */
-
-static bool is_copy(const td_plan *plan, int32_t cluster)
-{
-    return plan->clusters[cluster].lane != TD_QUEUE_COMPUTE;
-}
 
 static void list_ops(const td_plan *plan, const td_cluster *cluster, td_string *text)
 {
@@ -65,32 +61,18 @@ static void mark_traffic(const td_plan *plan, int32_t cluster, bool in, bool *ma
     }
 }
 
-static int64_t bytes_of(const td_plan *plan, int32_t value)
-{
-    const int64_t *bytes = plan->values[value].bytes;
-    return bytes[0] + bytes[1] + bytes[2];
-}
-
 static void list_marked(const td_plan *plan, const bool *marks, const char *verb, td_string *text)
 {
-    char traffic[TD_UNIT_TEXT];
+    char traffic[TD_UNIT_TEXT], lead[64];
     int64_t all = 0;
-    int32_t n = 0;
     for (int32_t v = 0; v < plan->graph->n_values; v++)
-        all += marks[v] ? bytes_of(plan, v) : 0;
-    for (int32_t v = 0; v < plan->graph->n_values; v++) {
-        if (!marks[v])
-            continue;
-        if (!n)
-            td_string_format(text, "  it %s %s: ", verb, td_format_traffic(traffic, (double)all));
-        if (n++ < MOST_VALUES)
-            td_string_format(text, "%s%s %s", n > 1 ? ", " : "", plan->graph->values[v].name,
-                             td_format_traffic(traffic, (double)bytes_of(plan, v)));
-    }
-    if (n > MOST_VALUES)
-        td_string_format(text, " and %d more", n - MOST_VALUES);
-    if (n)
-        td_string_append(text, "\n");
+        all += marks[v] ? td_explained_bytes(plan, v) : 0;
+    (void)snprintf(lead, sizeof lead, "  it %s %s: ", verb, td_format_traffic(traffic, (double)all));
+    td_listing l = {text, lead, 0};
+    for (int32_t v = 0; v < plan->graph->n_values; v++)
+        if (marks[v] && td_listing_add(&l, plan->graph->values[v].name))
+            td_string_format(text, " %s", td_format_traffic(traffic, (double)td_explained_bytes(plan, v)));
+    td_listing_end(&l);
 }
 
 static td_status *list_traffic(const td_plan *plan, int32_t cluster, bool in, td_string *text)
@@ -115,26 +97,21 @@ static bool is_early(const td_plan *plan, int32_t cluster)
     return plan->nodes[plan->sequence[plan->clusters[cluster].first]].early == TD_EARLY_FIRST;
 }
 
-/* What the second of two on a lane waits for and the first does not, on another lane: what leads into it, or else anything before;
- * -1: nothing. */
-static int32_t find_awaited(const td_plan *plan, int32_t first, int32_t second)
+/* Whether one of two clusters surely ends before the other begins: `other` first if `before`. */
+static bool is_tied(const td_plan *plan, int32_t cluster, int32_t other, bool before)
 {
-    const td_cluster *s = &plan->clusters[second];
-    for (int32_t i = 0; i < s->n_before + plan->n_clusters; i++) {
-        const int32_t c = i < s->n_before ? s->before[i] : i - s->n_before;
-        if (!same_lane(plan, c, first) && td_cluster_reaches(plan, c, second) && !td_cluster_reaches(plan, c, first))
-            return c;
-    }
-    return -1;
+    return before ? td_cluster_reaches(plan, other, cluster) : td_cluster_reaches(plan, cluster, other);
 }
 
-/* What waits for the first and not for the second, likewise. */
-static int32_t find_waiting(const td_plan *plan, int32_t first, int32_t second)
+/* What tells two of a lane apart, on another lane: it runs before `tied` (or behind it), and not before (or behind) `loose`; if there
+ * is a choice, right before it. -1: nothing. */
+static int32_t find_difference(const td_plan *plan, int32_t tied, int32_t loose, bool before)
 {
-    const td_cluster *f = &plan->clusters[first];
-    for (int32_t i = 0; i < f->n_after + plan->n_clusters; i++) {
-        const int32_t c = i < f->n_after ? f->after[i] : i - f->n_after;
-        if (!same_lane(plan, c, first) && td_cluster_reaches(plan, first, c) && !td_cluster_reaches(plan, second, c))
+    const td_cluster *t = &plan->clusters[tied];
+    const int32_t *next = before ? t->before : t->after, n = before ? t->n_before : t->n_after;
+    for (int32_t i = 0; i < n + plan->n_clusters; i++) {
+        const int32_t c = i < n ? next[i] : i - n;
+        if (!same_lane(plan, c, tied) && is_tied(plan, tied, c, before) && !is_tied(plan, loose, c, before))
             return c;
     }
     return -1;
@@ -142,8 +119,8 @@ static int32_t find_waiting(const td_plan *plan, int32_t first, int32_t second)
 
 static void explain_cut(const td_plan *plan, int32_t first, int32_t second, bool from_first, td_string *text)
 {
-    const int32_t awaited = find_awaited(plan, first, second);
-    const int32_t waiting = awaited < 0 ? find_waiting(plan, first, second) : -1;
+    const int32_t awaited = find_difference(plan, second, first, true);
+    const int32_t waiting = awaited < 0 ? find_difference(plan, first, second, false) : -1;
     const char *later = from_first ? "this one" : "that one";
     td_string_format(text, "  it is cut from \"%s\" %s it", plan->clusters[from_first ? first : second].name,
                      from_first ? "before" : "behind");
@@ -156,32 +133,46 @@ static void explain_cut(const td_plan *plan, int32_t first, int32_t second, bool
     td_string_append(text, "\n");
 }
 
-static void list_copies(const td_plan *plan, const int32_t *neighbours, int32_t n, const char *lead, td_string *text)
+/* Bundles of copies among the neighbours that bring something to the cluster's device, or take something away. */
+static void list_copies(const td_plan *plan, int32_t cluster, bool before, bool to_it, td_string *text)
 {
+    const td_cluster *c = &plan->clusters[cluster];
+    const int32_t *neighbours = before ? c->before : c->after, n = before ? c->n_before : c->n_after;
+    char lead[64];
+    (void)snprintf(lead, sizeof lead, "  it %s what %s another device: ", before ? "begins behind" : "ends before",
+                   to_it ? "comes from" : "goes to");
     td_listing l = {text, lead, 0};
-    for (int32_t i = 0; i < n; i++)
-        if (is_copy(plan, neighbours[i]))
-            td_listing_add(&l, plan->clusters[neighbours[i]].name);
+    for (int32_t i = 0; i < n; i++) {
+        const td_cluster *other = &plan->clusters[neighbours[i]];
+        const td_node *copy = &plan->graph->nodes[plan->sequence[other->first]];
+        if (other->lane != TD_QUEUE_COMPUTE && (plan->values[td_copied_to(copy)].device == c->device) == to_it)
+            td_listing_add(&l, other->name);
+    }
     td_listing_end(&l);
+}
+
+/* From the neighbours of its lane. */
+static void list_cuts(const td_plan *plan, int32_t cluster, bool before, td_string *text)
+{
+    const td_cluster *c = &plan->clusters[cluster];
+    const int32_t *neighbours = before ? c->before : c->after, n = before ? c->n_before : c->n_after;
+    int32_t cuts = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (same_lane(plan, neighbours[i], cluster) && cuts++ < MOST_NEIGHBOURS)
+            explain_cut(plan, before ? neighbours[i] : cluster, before ? cluster : neighbours[i], before, text);
+    if (cuts > MOST_NEIGHBOURS)
+        td_string_format(text, "  it is cut from %d more %s it\n", cuts - MOST_NEIGHBOURS,
+                         before ? "before" : "behind");
 }
 
 static void explain_cuts(const td_plan *plan, int32_t cluster, td_string *text)
 {
-    int32_t n = 0;
-    const td_cluster *c = &plan->clusters[cluster];
-    list_copies(plan, c->before, c->n_before, "  it begins behind what comes from another device: ", text);
-    list_copies(plan, c->after, c->n_after, "  it ends before what goes to another device: ", text);
-    for (int32_t i = 0; i < c->n_before && n < MOST_NEIGHBOURS; i++)
-        if (same_lane(plan, c->before[i], cluster)) {
-            explain_cut(plan, c->before[i], cluster, true, text);
-            n++;
-        }
-    n = 0;
-    for (int32_t i = 0; i < c->n_after && n < MOST_NEIGHBOURS; i++)
-        if (same_lane(plan, c->after[i], cluster)) {
-            explain_cut(plan, cluster, c->after[i], false, text);
-            n++;
-        }
+    list_copies(plan, cluster, true, true, text);
+    list_copies(plan, cluster, true, false, text);
+    list_copies(plan, cluster, false, true, text);
+    list_copies(plan, cluster, false, false, text);
+    list_cuts(plan, cluster, true, text);
+    list_cuts(plan, cluster, false, text);
 }
 
 td_status *td_explain_subgraph(const td_plan *plan, const char *name, td_string *text, bool *out_found)

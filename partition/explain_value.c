@@ -11,29 +11,6 @@
 #include "base/units.h"
 #include "partition/explain.h"
 
-enum { MOST_NAMES = 8 };
-
-void td_listing_add(td_listing *l, const char *name)
-{
-    if (l->n < MOST_NAMES)
-        td_string_format(l->text, "%s%s", l->n ? ", " : l->lead, name);
-    l->n++;
-}
-
-void td_listing_end(const td_listing *l)
-{
-    if (l->n > MOST_NAMES)
-        td_string_format(l->text, " and %d more", l->n - MOST_NAMES);
-    if (l->n)
-        td_string_append(l->text, "\n");
-}
-
-static int64_t bytes_of(const td_plan *plan, int32_t value)
-{
-    const int64_t *bytes = plan->values[value].bytes;
-    return bytes[0] + bytes[1] + bytes[2];
-}
-
 /* "parameter f32[1000, 16], 62.5 KiB". */
 static void describe(const td_plan *plan, int32_t value, td_string *text)
 {
@@ -42,7 +19,7 @@ static void describe(const td_plan *plan, int32_t value, td_string *text)
         [TD_CLASS_SCALAR] = "numbers",    [TD_CLASS_CONSTANT] = "constant",     [TD_CLASS_REPLICA] = "replica",
         [TD_CLASS_GRADIENT] = "gradient", [TD_CLASS_ACTIVATION] = "activation", [TD_CLASS_STAGING] = "copy"};
     const td_value_info *info = &plan->graph->values[value];
-    const int64_t held = bytes_of(plan, value); /* of a served table nothing is here */
+    const int64_t held = td_explained_bytes(plan, value); /* of a served table nothing is here */
     char shape[200], bytes[TD_UNIT_TEXT];
     td_string_format(text, "%s (%s %s%s%s%s)", info->name, kinds[info->class], td_dtype_name(info->dtype),
                      td_shape_text(plan->graph, &info->shape, shape, sizeof shape), held ? ", " : "",
@@ -105,7 +82,7 @@ static void list_states(const td_plan *plan, int32_t parameter, td_string *text)
     int64_t all = 0;
     for (int32_t v = 0; v < plan->graph->n_values; v++)
         if (plan->graph->values[v].class == TD_CLASS_STATE && plan->graph->values[v].parameter == parameter)
-            all += bytes_of(plan, v);
+            all += td_explained_bytes(plan, v);
     snprintf(lead, sizeof lead, "  its state, %s beside it: ", td_format_bytes(bytes, (double)all));
     td_listing l = {text, lead, 0};
     for (int32_t v = 0; v < plan->graph->n_values; v++)

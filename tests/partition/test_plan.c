@@ -392,6 +392,48 @@ static void test_explain_tells_a_subgraph_what_it_carries_and_why_it_is_cut(void
     model_end(&m);
 }
 
+static void test_explain_tells_what_goes_to_another_device_from_what_comes_from_there(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    assert_ok(model_plan(&m, td_linear(m.x, 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "update", &text));
+    assert_contains(text, " runs on accel\n");
+    assert_contains(text, "\n  it begins behind what goes to another device: top/bce_with_logits -> cpu\n");
+    assert_null(strstr(text, "what comes from another device"));
+    td_text_free(text);
+    model_end(&m);
+}
+
+/* Ops in turn on the host and on the accelerator, the latter of which all read what one before them made there. */
+static void test_explain_counts_the_cuts_that_it_does_not_tell(void **state)
+{
+    (void)state;
+    enum { PAIRS = 10 };
+    char *text = NULL, names[PAIRS][2][8];
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB");
+    const td_value root = td_target(td_linear(m.x, 4, "root"), "accel");
+    td_value x = root;
+    for (int i = 0; i < PAIRS; i++) {
+        snprintf(names[i][0], sizeof names[i][0], "host%d", i);
+        snprintf(names[i][1], sizeof names[i][1], "sum%d", i);
+        x = td_target(td_name(td_tanh(x), names[i][0]), "cpu");
+        x = td_target(td_name(td_add(x, root), names[i][1]), "accel");
+    }
+    assert_ok(model_plan(&m, td_linear(x, 1, "top")));
+    assert_ok(td_plan_explain(m.plan, "root", &text));
+    int told = 0;
+    for (const char *at = text; (at = strstr(at, "\" behind it: ")); at++)
+        told++;
+    assert_int_equal(told, 6);
+    assert_contains(text, "\n  it is cut from 5 more behind it\n");
+    td_text_free(text);
+    model_end(&m);
+}
+
 static void test_explain_counts_optimizer_state_in_what_another_device_would_need(void **state)
 {
     (void)state;
@@ -492,6 +534,8 @@ int main(void)
         cmocka_unit_test(test_a_lookup_with_weights_made_by_an_op_is_not_split),
         cmocka_unit_test(test_explain_says_where_and_why_and_suggests_the_nearest_name),
         cmocka_unit_test(test_explain_tells_a_subgraph_what_it_carries_and_why_it_is_cut),
+        cmocka_unit_test(test_explain_tells_what_goes_to_another_device_from_what_comes_from_there),
+        cmocka_unit_test(test_explain_counts_the_cuts_that_it_does_not_tell),
         cmocka_unit_test(test_explain_counts_optimizer_state_in_what_another_device_would_need),
         cmocka_unit_test(test_explain_says_why_a_parameter_is_where_it_is),
         cmocka_unit_test(test_the_text_of_passes_is_kept_when_asked),
