@@ -146,11 +146,12 @@ static double find_parts(const measured *m, const char *device, const char *name
     return *names ? seconds : -1;
 }
 
-static double copy_seconds(const measured *m, const td_plan *plan, int32_t node)
+static double copy_seconds(const measured *m, const td_plan *plan, const td_plan_node *copy)
 {
-    const td_device_properties *link = &plan->sites[plan->nodes[node].device].properties;
-    double bytes = m->copied_share * plan->nodes[node].cost.bytes_read;
-    return link->link_latency_s + (link->link_bytes_per_s > 0 ? bytes / link->link_bytes_per_s : 0);
+    const td_device_properties *link = &plan->sites[copy->device].properties;
+    double bytes = m->copied_share * copy->cost.bytes_read;
+    return (td_plan_pays_latency(plan, copy) ? link->link_latency_s : 0) +
+           (link->link_bytes_per_s > 0 ? bytes / link->link_bytes_per_s : 0);
 }
 
 /* A node's name in a run where nothing of it is split off; *out_factor: how much longer it takes here. */
@@ -177,7 +178,7 @@ static double seconds_of(const void *context, const td_plan *plan, int32_t node)
     const td_plan_node *p = &plan->nodes[node];
     const td_node *info = &plan->graph->nodes[node];
     if (p->lane != TD_QUEUE_COMPUTE)
-        return copy_seconds(m, plan, node);
+        return copy_seconds(m, plan, p);
     if (info->op->flags & TD_OP_VIEW)
         return 0;
     if (info->settles) /* next to nothing; the run that was measured had the whole update under this name */

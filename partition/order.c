@@ -189,12 +189,15 @@ static td_status *sequence_nodes(td_plan *plan, td_edges *edges, ready_heap *h)
 
 /* ---- clusters ---------------------------------------------------------------------------------------------------------------------- */
 
+/* Ranks were found as if each copy went alone. */
 static td_status *finish_clusters(td_plan *plan)
 {
     for (int32_t c = 0; c < plan->n_clusters; c++) {
         td_cluster *cluster = &plan->clusters[c];
         for (int32_t i = 0; i < cluster->n; i++) {
-            const td_plan_node *p = &plan->nodes[plan->sequence[cluster->first + i]];
+            td_plan_node *p = &plan->nodes[plan->sequence[cluster->first + i]];
+            if (p->lane != TD_QUEUE_COMPUTE && !td_plan_pays_latency(plan, p))
+                p->seconds -= plan->sites[p->device].properties.link_latency_s;
             cluster->seconds += p->seconds;
             cluster->rank = p->rank > cluster->rank ? p->rank : cluster->rank;
         }

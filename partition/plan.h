@@ -339,6 +339,12 @@ static inline bool td_plan_is_state(const td_plan *plan, int32_t value)
            (info->class == TD_CLASS_REPLICA && info->parameter >= 0 && /* of a plan that only evaluates: none */
             plan->graph->values[info->parameter].class == TD_CLASS_STATE);
 }
+/* A copy of a sequenced plan: copies that go as one list pay the latency of their link once. */
+static inline bool td_plan_pays_latency(const td_plan *plan, const td_plan_node *copy)
+{
+    return !plan->sites[copy->device].api->copy_ranges || copy->position == 0;
+}
+
 /* What a copy fills: its output, or the replica that it refreshes. */
 static inline int32_t td_copied_to(const td_node *node)
 {

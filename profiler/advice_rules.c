@@ -61,11 +61,13 @@ static void advise_pieces(const td_analysis *a, td_advice_list *list)
     const td_trace_plan *plan = a->view->plan;
     for (int32_t s = 0; s < plan->n_subgraphs; s++) {
         const td_subgraph_times *t = &a->steps->subgraphs[s];
-        int32_t pieces = plan->subgraphs[s].lane == TD_TRACE_COMPUTE ? 0 : pieces_of(a->view, s);
+        const td_trace_device *device = &plan->devices[plan->subgraphs[s].device];
+        bool alone = plan->subgraphs[s].lane != TD_TRACE_COMPUTE && !device->copies_as_lists;
+        int32_t pieces = alone ? pieces_of(a->view, s) : 0;
         if (pieces < 2 || !t->runs || td_advice_share(a, (double)t->path_ns / (double)t->steps) < 0.02)
             continue;
         double mean = (double)t->total_ns / (double)t->runs;
-        double latency = 1e9 * plan->devices[plan->subgraphs[s].device].link_latency_s * pieces;
+        double latency = 1e9 * device->link_latency_s * pieces;
         td_advice_give(list, TD_ADVICE_copy_in_pieces, mean > 0 ? latency / mean : 0,
                        latency * (pieces - 1) / pieces * (double)t->runs / (double)t->steps,
                        "\"%s\" is copied in %d pieces, whose latency takes %s of its %s: concatenate what it "

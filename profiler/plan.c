@@ -82,6 +82,7 @@ static void read_device(const json_t *json, td_trace_device *out)
                              .arena_bytes = count_of(json, "arena_bytes"),
                              .link_bytes_per_s = number_of(json, "link_bytes_per_s"),
                              .link_latency_s = number_of(json, "link_latency_s"),
+                             .copies_as_lists = flag_of(json, "copies_as_lists"),
                              .flops_per_s = number_of(json, "flops_per_s"),
                              .memory_bytes_per_s = number_of(json, "memory_bytes_per_s")};
 }

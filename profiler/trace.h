@@ -62,6 +62,7 @@ typedef struct td_trace_device {
     int32_t lanes, cores;
     int64_t memory_bytes, store_bytes, parameter_bytes, state_bytes, arena_bytes;
     double link_bytes_per_s, link_latency_s;
+    bool copies_as_lists;                   /* a subgraph of copies takes the latency once */
     double flops_per_s, memory_bytes_per_s; /* what the device states; 0: unknown */
 } td_trace_device;
 

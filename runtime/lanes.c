@@ -10,15 +10,18 @@
 
 /* ---- running ----------------------------------------------------------------------------------------------------------------------- */
 
+/* Copies that a device takes as a list are gathered, and submitted when the lane settles. */
 static td_status *run_copy(td_lane *lane, const td_plan_site *site, const td_instruction *in, int32_t parity)
 {
     const td_tensor *from = &in->tensors[parity][0], *to = &in->tensors[parity][1];
     void *const sources[] = {from->data, from->index, from->count}, *const targets[] = {to->data, to->index, to->count};
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < TD_BUFFERS; i++) {
         size_t bytes = (size_t)in->copy_bytes[parity][i];
         if (!bytes)
             continue;
-        if (lane->group->kind == TD_QUEUE_TO_DEVICE)
+        if (lane->ranges)
+            lane->ranges[lane->n_ranges++] = (td_copy_range){targets[i], sources[i], bytes};
+        else if (lane->group->kind == TD_QUEUE_TO_DEVICE)
             TD_TRY(site->api->copy_to_device(lane->queue, targets[i], sources[i], bytes));
         else
             TD_TRY(site->api->copy_to_host(lane->queue, targets[i], sources[i], bytes));
@@ -72,6 +75,11 @@ td_status *td_session_settle_lane(td_lane *lane)
     const td_plan_site *site = &lane->session->plan->sites[lane->group->site];
     if (!lane->event)
         return NULL;
+    if (lane->n_ranges) {
+        const int32_t n = lane->n_ranges;
+        lane->n_ranges = 0;
+        TD_TRY(site->api->copy_ranges(lane->queue, lane->ranges, n));
+    }
     TD_TRY(site->api->event_record(lane->event, lane->queue));
     return site->api->event_wait(lane->event);
 }
@@ -358,6 +366,17 @@ static td_status *open_groups(td_session *session)
     return NULL;
 }
 
+/* Of one cluster of the lane. */
+static int32_t most_ranges(const td_lane *lane)
+{
+    const td_session *session = lane->session;
+    int32_t most = 0;
+    for (int32_t c = 0; c < session->plan->n_clusters; c++)
+        if (session->group_of[c] == lane->group && session->clusters[c].n_instructions > most)
+            most = session->clusters[c].n_instructions;
+    return TD_BUFFERS * most;
+}
+
 static td_status *open_lane(td_session *session, td_lane *lane)
 {
     const td_machine *machine = session->machine;
@@ -375,6 +394,8 @@ static td_status *open_lane(td_session *session, td_lane *lane)
     TD_TRY(site->api->queue_open(site->device, &options, &lane->queue));
     if (!site->is_host)
         TD_TRY(site->api->event_create(site->device, &lane->event));
+    if (lane->group->kind != TD_QUEUE_COMPUTE && site->api->copy_ranges)
+        TD_TRY(TD_NEW(lane->ranges, most_ranges(lane)));
     return NULL;
 }
 
@@ -426,6 +447,7 @@ void td_session_close_lanes(td_session *session)
             site->api->event_destroy(lane->event);
         if (lane->queue)
             site->api->queue_close(lane->queue);
+        td_free(lane->ranges);
     }
     for (int32_t g = 0; g < session->n_groups; g++) {
         pthread_mutex_destroy(&session->groups[g].mutex);

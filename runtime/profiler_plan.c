@@ -23,14 +23,14 @@ static json_t *device_json(const td_session *session, int32_t index)
     const td_plan_site *site = &session->plan->sites[index];
     const td_device_properties *p = &site->properties;
     const td_plan_arena *arena = &session->plan->arenas[index];
-    return json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "name",
+    return json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:f, s:f, s:b, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "name",
                      site->name, "backend", site->backend, "description", p->description, "host", (int)site->is_host,
                      "lanes", site->lanes, "cores", p->cores, "memory_bytes", (json_int_t)p->memory_bytes,
-                     "link_bytes_per_s", p->link_bytes_per_s, "link_latency_s", p->link_latency_s, "flops_per_s",
-                     p->flops_per_s, "memory_bytes_per_s", p->memory_bytes_per_s, "store_bytes",
-                     (json_int_t)arena->store_bytes, "parameter_bytes", (json_int_t)arena->parameter_bytes,
-                     "state_bytes", (json_int_t)arena->state_bytes, "arena_bytes", (json_int_t)arena->bytes,
-                     "scratch_bytes", (json_int_t)arena->scratch_bytes);
+                     "link_bytes_per_s", p->link_bytes_per_s, "link_latency_s", p->link_latency_s, "copies_as_lists",
+                     (int)(site->api->copy_ranges != NULL), "flops_per_s", p->flops_per_s, "memory_bytes_per_s",
+                     p->memory_bytes_per_s, "store_bytes", (json_int_t)arena->store_bytes, "parameter_bytes",
+                     (json_int_t)arena->parameter_bytes, "state_bytes", (json_int_t)arena->state_bytes, "arena_bytes",
+                     (json_int_t)arena->bytes, "scratch_bytes", (json_int_t)arena->scratch_bytes);
 }
 
 static json_t *value_json(const td_session *session, int32_t index)

@@ -20,7 +20,8 @@
 #include "runtime/served.h"
 #include "runtime/store.h"
 
-enum { TD_STEP_SLOTS = TD_SERVED_WINDOWS, TD_PARITIES = 2 };
+/* TD_BUFFERS: of a tensor: data, index, count. */
+enum { TD_STEP_SLOTS = TD_SERVED_WINDOWS, TD_PARITIES = 2, TD_BUFFERS = 3 };
 
 typedef enum td_instruction_kind {
     TD_RUN_KERNEL = 0,
@@ -36,14 +37,14 @@ typedef struct td_instruction {
     td_kernel *kernel;
     td_kernel_call call[TD_PARITIES]; /* inputs and outputs point into tensors */
     td_tensor *tensors[TD_PARITIES];
-    int64_t copy_bytes[TD_PARITIES][3]; /* data, index, count at actual extents */
-    int32_t *values;                    /* value of each tensor, -1 where absent */
-    bool once;                          /* runs in a window's last micro-batch alone */
-    bool before_last;                   /* runs in all others */
-    bool first;                         /* in its first one alone */
-    bool updates;                       /* writes state */
-    bool delayed;                       /* applies what the window before left, whatever becomes of this one */
-    bool speculates;                    /* updates before it is known whether it may */
+    int64_t copy_bytes[TD_PARITIES][TD_BUFFERS]; /* at actual extents */
+    int32_t *values;                             /* value of each tensor, -1 where absent */
+    bool once;                                   /* runs in a window's last micro-batch alone */
+    bool before_last;                            /* runs in all others */
+    bool first;                                  /* in its first one alone */
+    bool updates;                                /* writes state */
+    bool delayed;                                /* applies what the window before left, whatever becomes of this one */
+    bool speculates;                             /* updates before it is known whether it may */
     struct td_instruction *early;  /* of what settles that: the instruction that speculated; NULL: it settles nothing */
     int64_t ran;                   /* of one that speculates: the last step in which it did */
     bool guarded;                  /* does, or adds to a sum over micro-batches, and the loss is known before */
@@ -141,6 +142,8 @@ typedef struct td_lane {
     td_queue *queue;
     td_event *event;
     void *scratch;
+    td_copy_range *ranges; /* of copies that go as one list; NULL: the device takes none, or the lane computes */
+    int32_t n_ranges;
     pthread_t thread;
     bool started;
     double busy_s; /* its thread's own during a run */

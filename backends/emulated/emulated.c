@@ -233,4 +233,5 @@ const td_backend_api td_backend_emulated = {
     .kernel_release = kernel_release,
     .kernel_run = td_emulated_kernel_run,
     .memory_in_use = memory_in_use,
+    .copy_ranges = td_emulated_copy_ranges,
 };

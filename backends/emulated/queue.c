@@ -2,8 +2,8 @@
  *
  * Submitting copies the call into the ring: tensors, and the numbers of scalar arguments; attributes belong to the kernel.
  * This file is the dispatcher: the one place where device addresses become host addresses. Copies take the time of the
- * link: a copy begins when it is submitted (or what it waits for has happened) and the one before it has left the link,
- * and ends, by the clock, latency + bytes / rate later. Nobody can tell before the next event or kernel: only then is the clock
+ * link: a copy, or a list of them, begins when it is submitted (or what it waits for has happened) and the one before it has
+ * left the link, and ends, by the clock, latency + bytes / rate later. Nobody can tell before the next event or kernel: only then is the clock
  * waited for, once for all copies before it.
  *
  * A queue whose one submitter waits for its work anyway has no thread: the submitter carries out what it submits, which spares waking
@@ -38,9 +38,7 @@ typedef struct command {
     int64_t submitted_ns;
     td_event *event;
     td_kernel *kernel;
-    void *destination; /* host addresses by now */
-    const void *source;
-    size_t bytes;
+    int32_t n_ranges; /* COPY_*: then come the ranges, at host addresses by now */
     void *scratch;
     size_t scratch_bytes;
     td_record_tag tag; /* RUN_KERNEL: what the submitting thread works on */
@@ -102,15 +100,19 @@ static void wait_for_link(const td_queue *queue)
 static void carry_out_copy(td_queue *queue, const command *copy)
 {
     td_device *device = queue->device;
-    if (copy->bytes == 0)
+    const td_copy_range *ranges = (const td_copy_range *)(copy + 1);
+    size_t bytes = 0;
+    for (int32_t i = 0; i < copy->n_ranges; bytes += ranges[i++].bytes)
+        if (ranges[i].bytes)
+            memcpy(ranges[i].to, ranges[i].from, ranges[i].bytes);
+    if (bytes == 0)
         return;
     int64_t start = copy->submitted_ns > queue->waited_until_ns ? copy->submitted_ns : queue->waited_until_ns;
     if (start < queue->link_free_ns)
         start = queue->link_free_ns;
-    memcpy(copy->destination, copy->source, copy->bytes);
-    double seconds = device->link_latency_s + (double)copy->bytes / device->link_bytes_per_s;
+    double seconds = device->link_latency_s + (double)bytes / device->link_bytes_per_s;
     queue->link_free_ns = start + (int64_t)(seconds * 1e9);
-    atomic_fetch_add(copy->kind == COPY_TO_DEVICE ? &device->copied_to_device : &device->copied_to_host, copy->bytes);
+    atomic_fetch_add(copy->kind == COPY_TO_DEVICE ? &device->copied_to_device : &device->copied_to_host, bytes);
 }
 
 static void carry_out_kernel(td_queue *queue, const command *run)
@@ -264,25 +266,45 @@ static td_status *wrong_direction(td_queue *queue, td_queue_kind refused)
     return NULL;
 }
 
+/* As many lists as the ring needs: one, unless there are thousands of ranges. */
+static void submit_copies(td_queue *queue, command_kind kind, const td_copy_range *ranges, int32_t n)
+{
+    const int32_t most = (int32_t)((td_ring_most(&queue->ring) - sizeof(command)) / sizeof *ranges);
+    for (int32_t first = 0; first < n; first += most) {
+        const int32_t now = n - first < most ? n - first : most;
+        command *copy = td_ring_begin(&queue->ring, sizeof *copy + (size_t)now * sizeof *ranges);
+        *copy = (command){.kind = kind, .submitted_ns = td_clock_ns(), .n_ranges = now};
+        td_copy_range *to = (td_copy_range *)(copy + 1);
+        for (int32_t i = 0; i < now; i++) {
+            to[i] = ranges[first + i];
+            if (kind == COPY_TO_DEVICE)
+                to[i].to = td_emulated_flip(to[i].to);
+            else
+                to[i].from = td_emulated_flip(to[i].from);
+        }
+        hand_over(queue, copy);
+    }
+}
+
 td_status *td_emulated_copy_to_device(td_queue *queue, void *device_memory, const void *host_memory, size_t bytes)
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_HOST));
-    submit(queue, &(command){.kind = COPY_TO_DEVICE,
-                             .submitted_ns = td_clock_ns(),
-                             .bytes = bytes,
-                             .source = host_memory,
-                             .destination = td_emulated_flip(device_memory)});
+    submit_copies(queue, COPY_TO_DEVICE, &(td_copy_range){device_memory, host_memory, bytes}, 1);
     return NULL;
 }
 
 td_status *td_emulated_copy_to_host(td_queue *queue, void *host_memory, const void *device_memory, size_t bytes)
 {
     TD_TRY(wrong_direction(queue, TD_QUEUE_TO_DEVICE));
-    submit(queue, &(command){.kind = COPY_TO_HOST,
-                             .submitted_ns = td_clock_ns(),
-                             .bytes = bytes,
-                             .destination = host_memory,
-                             .source = td_emulated_flip(device_memory)});
+    submit_copies(queue, COPY_TO_HOST, &(td_copy_range){host_memory, device_memory, bytes}, 1);
+    return NULL;
+}
+
+td_status *td_emulated_copy_ranges(td_queue *queue, const td_copy_range *ranges, int32_t n)
+{
+    if (queue->kind == TD_QUEUE_COMPUTE)
+        return TD_ERROR(TD_INTERNAL, "emulated: a list of copies was submitted to a compute queue");
+    submit_copies(queue, queue->kind == TD_QUEUE_TO_HOST ? COPY_TO_HOST : COPY_TO_DEVICE, ranges, n);
     return NULL;
 }
 

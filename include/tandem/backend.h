@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define TD_BACKEND_ABI_MAJOR 1
-#define TD_BACKEND_ABI_MINOR 0
+#define TD_BACKEND_ABI_MINOR 1
 #define TD_MAX_RANK 6
 
 typedef struct td_status td_status;
@@ -141,6 +141,13 @@ typedef struct td_queue_options {
     uint32_t flags; /* td_queue_flags */
 } td_queue_options;
 
+/* One of several copies in a queue's direction: one address is of the host, the other of the device. */
+typedef struct td_copy_range {
+    void *to;
+    const void *from;
+    size_t bytes;
+} td_copy_range;
+
 typedef struct td_backend_api {
     size_t struct_size;
     uint16_t abi_major, abi_minor;
@@ -194,6 +201,9 @@ typedef struct td_backend_api {
     double (*estimate_seconds)(td_device *device, const td_kernel_call *call);
     /* Optional. Bytes of device memory in use now and at most so far, libraries' own scratch included. */
     void (*memory_in_use)(td_device *device, uint64_t *out_now, uint64_t *out_peak);
+    /* Optional, since 1.1. n >= 1 copies in the queue's direction as one list, for a device that works lists off by itself: the
+     * link's latency is paid once for all of them. `ranges` need not outlive this call. */
+    td_status *(*copy_ranges)(td_queue *queue, const td_copy_range *ranges, int32_t n);
 } td_backend_api;
 
 typedef const td_backend_api *(*td_backend_entry_fn)(void);

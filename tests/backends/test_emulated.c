@@ -1,4 +1,4 @@
-/* The emulated device alone: touching the wrong side's memory traps, and copied bytes are counted. */
+/* The emulated device alone: touching the wrong side's memory traps, copied bytes are counted, a list of copies is one. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backends/emulated/emulated.h"
+#include "base/clock.h"
 #include "tests/backends/device_bench.h"
 
 /* What a process of its own does to be ended by a trap, or not. */
@@ -104,6 +105,63 @@ static void test_copied_bytes_are_counted_per_direction(void **state)
     close_bench(&b);
 }
 
+/* A latency of 50 ms, 100 times, would be 5 s. */
+static void test_a_list_of_copies_takes_the_latency_once(void **state)
+{
+    (void)state;
+    enum { RANGES = 100 };
+    const case_of which = {"emulated", "emulated", "memory=1MiB,link=100GB/s,latency=50ms", 0};
+    bench b = open_bench(&which);
+    unsigned char host[RANGES], back[RANGES] = {0};
+    unsigned char *device = allocate(&b, RANGES);
+    td_copy_range there[RANGES];
+    for (int i = 0; i < RANGES; i++) {
+        host[i] = (unsigned char)(i + 1);
+        there[i] = (td_copy_range){device + i, host + i, 1};
+    }
+    const int64_t begin = td_clock_ns();
+    must(b.api->copy_ranges(b.up, there, RANGES));
+    finish(&b, b.up);
+    const int64_t took = td_clock_ns() - begin;
+    assert_true(took >= 50000000);
+    assert_true(took < 2500000000);
+    must(b.api->copy_ranges(b.down, &(td_copy_range){back, device, RANGES}, 1));
+    finish(&b, b.down);
+    assert_memory_equal(back, host, RANGES);
+    uint64_t up = 0, down = 0;
+    td_emulated_copied(b.device, &up, &down);
+    assert_int_equal(up, RANGES);
+    assert_int_equal(down, RANGES);
+    must_fail(b.api->copy_ranges(b.compute, there, RANGES), TD_INTERNAL, "compute queue");
+    b.api->release(b.device, device);
+    close_bench(&b);
+}
+
+/* A list longer than the queue's ring goes as several. */
+static void test_a_list_may_be_longer_than_the_ring(void **state)
+{
+    (void)state;
+    enum { RANGES = 100000 };
+    for (int flags = 0; flags <= TD_QUEUE_SUBMITTER_WAITS; flags += TD_QUEUE_SUBMITTER_WAITS) {
+        const case_of which = {"emulated", "emulated", "memory=1MiB,link=100GB/s,latency=0us", (uint32_t)flags};
+        bench b = open_bench(&which);
+        unsigned char *device = allocate(&b, RANGES), *host = malloc(2 * RANGES), *back = host + RANGES;
+        td_copy_range *ranges = malloc(RANGES * sizeof *ranges);
+        for (int i = 0; i < RANGES; i++) {
+            host[i] = (unsigned char)(i % 251);
+            ranges[i] = (td_copy_range){device + i, host + i, 1};
+        }
+        must(b.api->copy_ranges(b.up, ranges, RANGES));
+        finish(&b, b.up);
+        download(&b, back, device, RANGES);
+        assert_memory_equal(back, host, RANGES);
+        free(ranges);
+        free(host);
+        b.api->release(b.device, device);
+        close_bench(&b);
+    }
+}
+
 static int threads_now(void)
 {
     char line[128];
@@ -143,6 +201,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_touching_the_wrong_side_traps),
         cmocka_unit_test(test_copied_bytes_are_counted_per_direction),
+        cmocka_unit_test(test_a_list_of_copies_takes_the_latency_once),
+        cmocka_unit_test(test_a_list_may_be_longer_than_the_ring),
         cmocka_unit_test(test_a_submitter_that_waits_does_the_work_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

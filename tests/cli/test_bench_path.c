@@ -66,10 +66,37 @@ static void test_the_path_has_each_devices_times_and_the_link_as_stated(void **s
     model_end(&m);
 }
 
+/* a and d go to the accelerator together. */
+static void test_copies_of_one_list_have_the_latency_once(void **state)
+{
+    (void)state;
+    td_op_time times[2][MOST_OPS];
+    double blocks[2][MOST_OPS];
+    int32_t n_blocks[2][MOST_OPS];
+    const td_session_counters counters = {0};
+    td_bench_path path = {0};
+    model m = model_begin(4);
+    td_add_device(&m.options, "accel", "emulated:memory=8MiB,link=1kB/s,latency=1s");
+    td_value a = td_target(td_name(td_relu(m.x), "a"), "cpu"), d = td_target(td_name(td_tanh(m.x), "d"), "cpu");
+    assert_ok(model_plan(&m, td_linear(td_target(td_name(td_add(a, d), "c"), "accel"), 1, "top")));
+    td_measured_ops all[] = {measured_on("cpu", m.plan, "a", 7, "", times[0], blocks[0], n_blocks[0]),
+                             measured_on("accel", m.plan, "c", 2, "", times[1], blocks[1], n_blocks[1])};
+    assert_ok(td_bench_critical_path(m.plan, &counters, all, 2, &path));
+    const double a_bytes = 8 * 4 * sizeof(float), loss_bytes = sizeof(float);
+    const double expected = 7 + (1 + 2 * a_bytes / 1000) + 2 + (1 + loss_bytes / 1000);
+    assert_true(path.seconds > expected - 1e-9 && path.seconds < expected + 1e-9);
+    const td_plan_node *first = node_of(m.plan, "a@accel"), *second = node_of(m.plan, "d@accel");
+    assert_int_equal(first->cluster, second->cluster);
+    assert_true(first->seconds + second->seconds > 1 + 2 * a_bytes / 1000 - 1e-9);
+    assert_true(first->seconds + second->seconds < 1 + 2 * a_bytes / 1000 + 1e-9);
+    model_end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_op_takes_the_median_of_its_blocks),
+        cmocka_unit_test(test_copies_of_one_list_have_the_latency_once),
         cmocka_unit_test(test_the_path_has_each_devices_times_and_the_link_as_stated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

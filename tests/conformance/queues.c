@@ -94,6 +94,51 @@ static td_status *check_copies(lanes *l)
     return NULL;
 }
 
+/* All sizes as one list, an empty range among them, and back; each range is followed by a byte that nobody may write. */
+static td_status *list_there_and_back(lanes *l, unsigned char *host)
+{
+    static const size_t sizes[] = {1, 0, 63, 64, 65, 4097, 3};
+    enum { RANGES = sizeof sizes / sizeof *sizes, ROOM = 5000 };
+    td_copy_range there[RANGES], back[RANGES];
+    unsigned char *returned = host + RANGES * ROOM;
+    TD_TRY(l->api->allocate(l->device, (size_t)RANGES * ROOM, &l->x));
+    for (int i = 0; i < RANGES; i++) {
+        unsigned char *device = (unsigned char *)l->x + i * ROOM, *from = host + i * ROOM, *to = returned + i * ROOM;
+        for (size_t k = 0; k < ROOM; k++)
+            from[k] = (unsigned char)(k * 131 + (size_t)i + 1);
+        memset(to, 0xee, ROOM);
+        there[i] = (td_copy_range){device, from, sizes[i]};
+        back[i] = (td_copy_range){to, device, sizes[i]};
+    }
+    TD_TRY(l->api->copy_ranges(l->in, there, RANGES));
+    TD_TRY(l->api->event_record(l->arrived, l->in));
+    TD_TRY(l->api->queue_wait(l->out, l->arrived));
+    TD_TRY(l->api->copy_ranges(l->out, back, RANGES));
+    memset(back, 0, sizeof back); /* the list need not outlive the call */
+    TD_TRY(l->api->event_record(l->left, l->out));
+    TD_TRY(l->api->event_wait(l->left));
+    l->api->release(l->device, l->x);
+    l->x = NULL;
+    for (int i = 0; i < RANGES; i++)
+        if (memcmp(host + i * ROOM, returned + i * ROOM, sizes[i]) != 0 ||
+            returned[(size_t)(i * ROOM) + sizes[i]] != 0xee)
+            return TD_ERROR(TD_INTERNAL, "range %d of a list, %zu bytes, is not what it was, or wrote more", i,
+                            sizes[i]);
+    return NULL;
+}
+
+static td_status *check_lists(lanes *l)
+{
+    if (!l->api->copy_ranges)
+        return NULL;
+    unsigned char *host = td_calloc(2 * 7 * 5000, 1);
+    if (!host)
+        return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a list of copies");
+    td_status *status = list_there_and_back(l, host);
+    td_free(host);
+    return status;
+}
+
 /* ---- the long chain ------------------------------------------------------------------------------------------------------------ */
 
 static td_kernel_call copy_call(const lanes *l, td_tensor tensors[2], bool bound)
@@ -171,6 +216,8 @@ td_status *check_queues(const conformance_device *device)
         status = td_status_prefix(l.api->event_wait(l.arrived), "a fresh event");
     if (!status)
         status = td_status_prefix(check_copies(&l), "copies");
+    if (!status)
+        status = td_status_prefix(check_lists(&l), "lists of copies");
     if (!status)
         status = td_status_prefix(check_soak(&l), "%d steps over three queues", SOAK_STEPS);
     lanes_deinit(&l);

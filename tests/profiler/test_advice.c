@@ -363,6 +363,17 @@ static void test_what_no_event_recorded_is_blamed_on_nobody(void **state)
     }
 }
 
+static void test_pieces_of_a_list_take_the_latency_once(void **state)
+{
+    (void)state;
+    made m = made_defaults();
+    in_pieces(&m);
+    m.changes[1][1] = "\"link_latency_s\":1e-4,\"copies_as_lists\":true";
+    opened o = open_made(&m);
+    assert_null(find(&o, "copy_in_pieces"));
+    close_made(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_balance_names_a_layer_where_its_ops_are_small),
         cmocka_unit_test(test_each_rule_speaks_on_its_trace_and_on_no_other),
         cmocka_unit_test(test_no_rule_speaks_on_what_only_looks_like_its_trace),
+        cmocka_unit_test(test_pieces_of_a_list_take_the_latency_once),
         cmocka_unit_test(test_what_no_event_recorded_is_blamed_on_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
