@@ -25,16 +25,16 @@ static td_status *train_until_signal(td_train_job *j)
         td_train_print_start(j);
         td_distributed_print(&j->distributed, j->talk);
     }
-    if (!j->training.is_further)
+    if (!j->training.is_further) {
+        td_training_stops(j->distributed.job);
         td_training_catch_signals();
+    }
     const int64_t steps = td_store_steps(j->training.store), updates = td_store_updates(j->training.store);
     td_status *status = td_training_run(&j->training);
     if (!status)
         status = td_train_check_progress(j, steps, updates);
     if (!status && j->training.steps < j->setup.steps && j->training.stopped)
         status = td_train_interrupted(j);
-    if (j->distributed.job && !j->training.is_further)
-        td_training_release_signals(); /* in one process a signal ends the evaluation, too */
     td_profiling_finish(j->profiler, &j->setup, status);
     if (status)
         return td_train_explain(j, status);
@@ -44,8 +44,8 @@ static td_status *train_until_signal(td_train_job *j)
 static td_status *train(td_train_job *j)
 {
     td_status *status = train_until_signal(j);
-    if (!j->training.is_further)
-        td_training_release_signals(); /* where it did not come to a step */
+    if (!j->distributed.job) /* a rank waits for the others, and a signal is for all of them */
+        td_training_release_signals();
     return status;
 }
 
@@ -139,6 +139,7 @@ static td_status *work(td_train_job *j)
         td_job_fail(j->distributed.job, status); /* the others do not wait for this one */
     for (int32_t i = 0; others && i < n; i++)
         end_further(&others[i]);
+    td_training_stops(NULL);
     td_free(others);
     return status;
 }

@@ -263,12 +263,21 @@ static void print_notes(const td_train_job *j)
         fprintf(j->talk, "data: %s\n", note);
 }
 
+static void print_where(const td_train_job *j, const char *what)
+{
+    const long long steps = (long long)td_store_steps(j->training.store);
+    if (steps)
+        fprintf(j->talk, "%s after step %lld\n", what, steps);
+    else
+        fprintf(j->talk, "%s before the first step\n", what);
+}
+
 void td_train_print_start(const td_train_job *j)
 {
     td_plan_summary plan = td_plan_summarize(j->training.plan);
     char traffic[TD_UNIT_TEXT];
     if (j->again) {
-        fprintf(j->talk, "going on after step %lld\n", (long long)td_store_steps(j->training.store));
+        print_where(j, "going on");
         return;
     }
     print_notes(j);
@@ -280,9 +289,6 @@ void td_train_print_start(const td_train_job *j)
             td_format_traffic(traffic, (double)(plan.to_device_bytes_per_step + plan.to_host_bytes_per_step)), j->run);
     if (plan.delayed)
         fprintf(j->talk, "updates are made one step late (offload.delayed): results are not those of exact updates\n");
-    const long long steps = (long long)td_store_steps(j->training.store);
-    if (j->resumed && steps)
-        fprintf(j->talk, "resumed after step %lld\n", steps);
-    else if (j->resumed)
-        fprintf(j->talk, "resumed before the first step\n");
+    if (j->resumed)
+        print_where(j, "resumed");
 }

@@ -39,12 +39,21 @@ static char *command_with(const td_train_job *j, const char *command, const char
     return text;
 }
 
+/* NULL: no memory. */
+static char *resume_command(const td_train_job *j)
+{
+    char *alone = command_with(j, "train", "--run", " --resume");
+    if (!alone || !j->distributed.job)
+        return alone;
+    char *text = td_format("mpirun --oversubscribe -n %d %s", td_job_ranks(j->distributed.job), alone);
+    td_free(alone);
+    return text;
+}
+
 static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, const char *which)
 {
-    char *text = command_with(j, "train", "--run", " --resume"), ranks[48] = "";
-    if (j->distributed.job)
-        (void)snprintf(ranks, sizeof ranks, "mpirun --oversubscribe -n %d ", td_job_ranks(j->distributed.job));
-    status = td_status_help(status, "the checkpoint %s %s; go on with: %s%s", j->training.last_checkpoint, which, ranks,
+    char *text = resume_command(j);
+    status = td_status_help(status, "the checkpoint %s %s; go on with: %s", j->training.last_checkpoint, which,
                             text ? text : "--resume");
     td_free(text);
     return status;
@@ -73,7 +82,7 @@ static td_status *explain_left_out(const td_train_job *j, td_status *status)
                       td_training_stop_reason());
     if (!j->training.checkpoints)
         return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
-    char *eval = command_with(j, "eval", "--checkpoint", ""), *resume = command_with(j, "train", "--run", " --resume");
+    char *eval = command_with(j, "eval", "--checkpoint", ""), *resume = resume_command(j);
     if (eval && resume) {
         status = td_status_help(status, "evaluate with: %s", eval);
         status = td_status_help(status, "or, with %s/summary.json: %s", j->run, resume);
@@ -186,8 +195,8 @@ td_status *td_train_repeat_report(const td_train_job *j)
 
 td_status *td_train_report(td_train_job *j)
 {
-    td_status *evaluated = td_evaluate(&j->setup, j->training.store, TD_PART_TEST,
-                                       j->distributed.job ? NULL : td_training_is_asked_to_stop, &j->evaluation);
+    td_status *evaluated =
+        td_evaluate(&j->setup, j->training.store, TD_PART_TEST, td_training_is_asked_to_stop, &j->evaluation);
     if (evaluated)
         return explain_left_out(j, evaluated);
     collect_metrics(j);

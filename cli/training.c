@@ -46,6 +46,8 @@ static void on_signal(int number)
 void td_training_stops(td_job *job)
 {
     atomic_store(&running_job, job);
+    if (job && caught)
+        td_job_ask_to_stop(job);
 }
 
 static void (*handler)(int); /* NULL: none of this file's */
@@ -108,7 +110,8 @@ void td_training_release_signals(void)
 
 bool td_training_is_asked_to_stop(void)
 {
-    return caught != 0;
+    const td_job *job = atomic_load(&running_job);
+    return caught || (job && td_job_is_asked_to_stop(job));
 }
 
 const char *td_training_stop_reason(void)
@@ -348,11 +351,7 @@ td_status *td_training_run(td_training *training)
     }
     if (job)
         td_job_set_step(job, first);
-    if (!training->is_further)
-        atomic_store(&running_job, job);
     td_status *status = anything ? run_all(training, loader) : NULL;
-    if (!training->is_further)
-        atomic_store(&running_job, NULL);
     td_dealt_source_deinit(&training->dealt);
     td_progress_end(&training->progress);
     training->seconds = (double)(td_clock_ns() - started) / 1e9;

@@ -58,7 +58,7 @@ typedef struct td_training {
 td_status *td_training_run(td_training *training) TD_MUST_USE;
 void td_training_deinit(td_training *training);
 
-/* What a signal asks to stop, from now on; NULL: nothing. For ranks that only serve. */
+/* The job that a signal asks to stop, from now on, one that has come already too; NULL: none. It outlives that. */
 void td_training_stops(td_job *job);
 /* Until the run's folder is made, or looked into by a run that resumes: the signals below say that nothing has changed and end the
  * process with exit code 130. */
@@ -68,7 +68,7 @@ void td_training_catch_early_signals(bool resumes);
  * before the run ends it without a step. */
 void td_training_catch_signals(void);
 void td_training_release_signals(void);
-/* Whether one of them came. */
+/* Whether one of them came, to another rank of the job too. */
 bool td_training_is_asked_to_stop(void);
 /* "interrupted", and the like. */
 const char *td_training_stop_reason(void);

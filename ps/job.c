@@ -369,6 +369,11 @@ void td_job_ask_to_stop(td_job *job)
     atomic_store(&job->asked_to_stop, true);
 }
 
+bool td_job_is_asked_to_stop(const td_job *job)
+{
+    return atomic_load(&job->asked_to_stop);
+}
+
 int64_t td_job_stops_at(const td_job *job)
 {
     return atomic_load(&job->stops_at);

@@ -121,6 +121,8 @@ td_status *td_job_leave(td_job *job) TD_MUST_USE;
 td_status *td_job_agree(td_job *job, int64_t mine, int64_t *out_largest) TD_MUST_USE;
 /* Asks all workers to stop after the same step: any thread, any worker, a signal handler too. */
 void td_job_ask_to_stop(td_job *job);
+/* Whether a rank asked; soon after it did, on every rank. */
+bool td_job_is_asked_to_stop(const td_job *job);
 /* The window, counted from this job's first, of which all workers know that one of them asked to stop; 0: none has. The same on
  * every worker once that window is over. */
 int64_t td_job_stops_at(const td_job *job);

@@ -138,6 +138,42 @@ def signalled():
                 sys.exit(f"{NAME}: {name} does not stop with a checkpoint ({job.process.returncode}):\n{''.join(job.said)}")
 
 
+def left_out():
+    """In the evaluation after the last step a signal to all ranks, or to one that only waits for it, leaves it out: 130, what to do next,
+    no summary. Resumed, the job has one."""
+    with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
+        pathlib.Path(folder, "model.yaml").write_text(MODEL)
+        steps = ("ps.servers=1", "train.steps=8")
+        for name, rank, which in (("all", None, signal.SIGUSR2), ("first", 0, signal.SIGTERM), ("server", 2, signal.SIGTERM)):
+            job = Job(folder, 3, name, *steps, "data.test_rows=1000000000", more=())  # hours of it
+            job.reach(8)
+            if rank is None:
+                job.process.send_signal(which)
+            else:
+                job.send(rank, which)
+            job.need(" after the last step: training is done, the evaluation was left out")
+            job.need(f"evaluate with: tandem eval model.yaml --checkpoint {name} ")
+            job.need(f"or, with {name}/summary.json: mpirun --oversubscribe -n 3 tandem train model.yaml --run {name} --resume ")
+            job.process.communicate(timeout=60)
+            if job.process.returncode != 130 or (job.run / "summary.json").exists():
+                sys.exit(f"{NAME}: {name} does not end without a summary ({job.process.returncode}):\n{''.join(job.said)}")
+        summary = train(folder, 3, "all", *steps, more=["--resume"])
+        if summary["steps"] != 8 or "auc" not in summary["metrics"]:
+            sys.exit(f"{NAME}: the evaluation is not made up for: {summary}")
+
+
+def restarted():
+    """A server is lost before there is a checkpoint: the job begins once more, and says so."""
+    with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
+        pathlib.Path(folder, "model.yaml").write_text(MODEL)
+        whole = train(folder, ALONE, "whole", "offload.embedding=cpu", "train.replicas=2", "train.epochs=40")
+        job = Job(folder, 4, "job", "ps.servers=1", "ps.spares=1", "train.epochs=40", "train.log_every=5")
+        job.need("epoch ")
+        job.send(2, signal.SIGKILL)
+        job.need("going on before the first step")
+        require_same_course(job, job.end(), whole, pathlib.Path(folder, "whole"))
+
+
 def absent():
     """Ranks that wait for others that never come to MPI say who these are, and end."""
     with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
