@@ -59,17 +59,19 @@ static inline float td_expf_parts(float x, int32_t *out_n)
     return fmaf(r * r, q, r) + 1.0f;
 }
 
-/* 2^n is multiplied in two halves, so that results below the normal range are rounded once. */
+/* 2^n is multiplied in two halves, so that results below the normal range are rounded once. What is 0 is not computed: processors take
+ * a hundred cycles for a product below that range. */
 static inline float td_expf(float x)
 {
     int32_t n;
-    float y = x < -104.0f ? -104.0f : x; /* beyond: 0 and infinity all the same */
-    y = y > 89.0f ? 89.0f : y;
+    float y = x < -104.0f ? 0.0f : x;
+    y = y > 89.0f ? 89.0f : y; /* beyond: infinity all the same */
     float power = td_expf_parts(y, &n);
     int32_t half = n >> 1;
     float first = td_bits_float((uint32_t)(half + 127) << 23);
     float second = td_bits_float((uint32_t)(n - half + 127) << 23);
     float result = power * first * second;
+    result = x < -104.0f ? 0.0f : result;
     return x != x ? x : result;
 }
 
