@@ -85,10 +85,11 @@ static inline int64_t block_rows(const attention *a, int64_t block)
 
 /* What the diagonal allows to leave out: a query sees no key after it. */
 typedef enum diagonal_rule {
-    WHOLE,          /* nothing */
-    COLUMNS_TO_ROW, /* c[i][j] with j > i is not asked for */
-    TERMS_TO_ROW,   /* terms beyond the row are zero */
-    TERMS_FROM_ROW  /* terms before the row are zero */
+    WHOLE,            /* nothing */
+    COLUMNS_TO_ROW,   /* c[i][j] with j > i is not asked for */
+    COLUMNS_FROM_ROW, /* nor is j < i */
+    TERMS_TO_ROW,     /* terms beyond the row are zero */
+    TERMS_FROM_ROW    /* terms before the row are zero */
 } diagonal_rule;
 
 /* Columns of the next panel, of those that are left. */
@@ -118,7 +119,8 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
             const int64_t n = rows - row < piece ? rows - row : piece;
             const int64_t begin = diagonal == TERMS_FROM_ROW ? row : 0;
             const int64_t end = diagonal == TERMS_TO_ROW && row + n < terms ? row + n : terms;
-            if (diagonal == COLUMNS_TO_ROW && column >= row + n)
+            if ((diagonal == COLUMNS_TO_ROW && column >= row + n) ||
+                (diagonal == COLUMNS_FROM_ROW && column + wide <= row))
                 continue;
             const int64_t first = PANEL_ENTRY_OF(begin);
             p.a = a + row * p.step;
@@ -141,8 +143,8 @@ static inline void attention_multiply(panel p, int64_t rows, int64_t columns, in
 
 /* The scratch of a block of queries. */
 typedef struct query_block {
-    float *keys, *values, *scores, *sums; /* [d, BLOCK], [BLOCK, padded], [BLOCK, BLOCK], [BLOCK, padded] */
-    float *most, *total;                  /* [BLOCK]: so far, the largest score and the sum of exponentials below it */
+    float *columns, *values, *scores, *sums; /* [d, BLOCK], [BLOCK, padded], [BLOCK, BLOCK], [BLOCK, padded] */
+    float *most, *total; /* [BLOCK]: so far, the largest score and the sum of exponentials below it */
 } query_block;
 
 static inline int64_t query_floats(const attention *a)
@@ -152,7 +154,7 @@ static inline int64_t query_floats(const attention *a)
 
 static inline query_block query_block_at(const attention *a, float *memory)
 {
-    query_block q = {.keys = memory, .values = memory + BLOCK * a->d};
+    query_block q = {.columns = memory, .values = memory + BLOCK * a->d};
     q.scores = q.values + BLOCK * a->padded;
     q.sums = q.scores + BLOCK * BLOCK;
     q.most = q.sums + BLOCK * a->padded;

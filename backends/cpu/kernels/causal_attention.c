@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/kernels/gemm_pack.h"
 #include "base/prefetch.h"
+#include "base/sums.h"
 
 static bool supports(const td_kernel_call *call)
 {
@@ -18,13 +19,29 @@ static bool supports(const td_kernel_call *call)
 
 /* ---- products ------------------------------------------------------------------------------------------------------------ */
 
-/* Asks for rows [n, d], `leading` apart, to come as near as the second cache: the hardware does not foresee them. */
-TD_PREFETCHES void fetch_rows(const attention *a, const float *from, int64_t leading, int64_t n)
+/* Rows of d that are needed soon, of up to three matrices: the hardware does not foresee them. They are asked for one by one between
+ * computations, to come as near as the second cache; who asks for many at once waits for them. */
+typedef struct rows_ahead {
+    const float *from[3]; /* NULL: of fewer matrices */
+    int64_t leading[3], n;
+} rows_ahead;
+
+TD_PREFETCHES void fetch_row(const attention *a, const rows_ahead *next, int64_t row)
 {
     enum { LINE_FLOATS = TD_PREFETCH_LINE / sizeof(float) };
-    for (int64_t i = 0; i < n; i++)
+    if (row >= next->n)
+        return;
+    for (int32_t i = 0; i < 3 && next->from[i]; i++)
         for (int64_t column = 0; column < a->d; column += LINE_FLOATS)
-            __builtin_prefetch(from + i * leading + column, 0, 2);
+            __builtin_prefetch(next->from[i] + row * next->leading[i] + column, 0, 2);
+}
+
+/* A block of keys and its values. `head`: the head's first query. */
+static rows_ahead keys_ahead(const attention *a, const float *head, int64_t keys)
+{
+    const int64_t step = 3 * a->width;
+    const float *first_key = head + keys * BLOCK * step + a->width;
+    return (rows_ahead){.from = {first_key, first_key + a->width}, .leading = {step, step}, .n = block_rows(a, keys)};
 }
 
 /* Rows of whole panels. */
@@ -44,7 +61,7 @@ static panel_rows rows_in_panels(const attention *a, const float *from, int64_t 
     return (panel_rows){memory, a->padded};
 }
 
-/* Rows [n, d], `leading` apart, as their transpose [d, BLOCK], with zeros beyond them. Asks for the block of rows after them. */
+/* Rows [n, d], `leading` apart, as their transpose [d, BLOCK], with zeros beyond them. */
 static void pack_columns(const attention *a, const float *from, int64_t leading, int64_t n, float *to)
 {
     const gemm_source rows = {.data = from, .line_bytes = leading * (int64_t)sizeof *from, .narrow = TD_GEMM_F32};
@@ -53,36 +70,102 @@ static void pack_columns(const attention *a, const float *from, int64_t leading,
 
 /* scores [rows, BLOCK] = rows of x, `step` apart, times a packed [d, BLOCK]. */
 static void multiply_scores(const attention *a, const float *x, int64_t step, const float *packed, int64_t rows,
-                            bool on_diagonal, float *scores)
+                            diagonal_rule diagonal, float *scores)
 {
     const panel p = {
         .a = x, .step = step, .offset = a->along, .b = packed, .b_leading = BLOCK, .c = scores, .c_leading = BLOCK};
-    attention_multiply(p, rows, BLOCK, a->d, on_diagonal ? COLUMNS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, BLOCK, a->d, diagonal);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------------- */
 
-static void attend_to_block(const attention *a, query_block *q, const float *queries, const float *head, int64_t block,
-                            int64_t keys)
+/* Scores stand as [key, query]: queries are packed once for all blocks of keys, which are read where they lie, and neither the largest
+ * score nor the sum over keys has to cross a vector. */
+
+/* On the diagonal a query sees no key after it. */
+static void hide_unseen(float *scores, int64_t keys)
+{
+    for (int64_t key = 1; key < keys; key++)
+        for (int64_t i = 0; i < key; i++)
+            scores[key * BLOCK + i] = -INFINITY;
+}
+
+/* Of each query, the largest of scores and of what was before. */
+static void find_largest(const float *scores, int64_t keys, float scale, const float *before, float *largest)
+{
+    for (int64_t i = 0; i < BLOCK; i += TD_SUM_LANES) {
+        v16 most = v16_load(before + i);
+        for (int64_t key = 0; key < keys; key++)
+            most = v16_larger(v16_multiply(v16_load(scores + key * BLOCK + i), v16_set(scale)), most);
+        v16_store(largest + i, most);
+    }
+}
+
+static void weigh_scores(float *restrict scores, float scale, const float *restrict most)
+{
+    for (int32_t i = 0; i < BLOCK; i++) /* e^-infinity is 0 */
+        scores[i] = td_expf(scores[i] * scale - most[i]);
+}
+
+/* Sums over a block of keys, in the order of td_sum. */
+static void sum_over_keys(const float *weights, float *sums)
+{
+    for (int64_t i = 0; i < BLOCK; i += TD_SUM_LANES) {
+        v16 lanes[TD_SUM_LANES];
+        for (int64_t lane = 0; lane < TD_SUM_LANES; lane++) {
+            lanes[lane] = v16_load(weights + lane * BLOCK + i);
+            for (int64_t key = lane + TD_SUM_LANES; key < BLOCK; key += TD_SUM_LANES)
+                lanes[lane] = v16_add(lanes[lane], v16_load(weights + key * BLOCK + i));
+        }
+        for (int64_t half = TD_SUM_LANES / 2; half > 0; half /= 2)
+            for (int64_t lane = 0; lane < half; lane++)
+                lanes[lane] = v16_add(lanes[lane], lanes[lane + half]);
+        v16_store(sums + i, lanes[0]);
+    }
+}
+
+/* Scores of a block of keys become weights below the largest so far; what was summed below a smaller one is scaled down. */
+static void weigh_block(const attention *a, query_block *q, int64_t keys, bool on_diagonal, bool first,
+                        const rows_ahead *next)
+{
+    float most[BLOCK], sums[BLOCK], shrink[BLOCK];
+    if (on_diagonal)
+        hide_unseen(q->scores, keys);
+    find_largest(q->scores, keys, a->scale, q->most, most);
+    for (int64_t key = 0; key < keys; key++) {
+        fetch_row(a, next, key);
+        weigh_scores(q->scores + key * BLOCK, a->scale, most);
+    }
+    memset(q->scores + keys * BLOCK, 0, (size_t)((BLOCK - keys) * BLOCK) * sizeof(float));
+    sum_over_keys(q->scores, sums);
+    for (int32_t i = 0; i < BLOCK; i++)
+        shrink[i] = td_expf(q->most[i] - most[i]);
+    for (int32_t i = 0; i < BLOCK; i++)
+        q->total[i] = fmaf(q->total[i], shrink[i], sums[i]);
+    memcpy(q->most, most, sizeof most);
+    for (int64_t i = 0; i < BLOCK && !first; i++)
+        for (int64_t column = 0; column < a->padded; column++)
+            q->sums[i * a->padded + column] *= shrink[i];
+}
+
+static void attend_to_block(const attention *a, query_block *q, const float *head, int64_t block, int64_t keys)
 {
     const int64_t rows = block_rows(a, block), n = block_rows(a, keys), step = 3 * a->width;
+    const bool on_diagonal = keys == block;
     const float *first_key = head + keys * BLOCK * step + a->width;
-    pack_columns(a, first_key, step, n, q->keys);
     const panel_rows values = rows_in_panels(a, first_key + a->width, step, n, q->values);
-    if (keys < block)
-        fetch_rows(a, first_key + BLOCK * step + a->width, step, block_rows(a, keys + 1));
-    multiply_scores(a, queries, step, q->keys, rows, keys == block, q->scores);
-    for (int64_t row = 0; row < rows; row++)
-        weigh_row(a, q, row, keys == block ? row + 1 : n, keys == 0);
+    multiply_scores(a, first_key, step, q->columns, n, on_diagonal ? COLUMNS_FROM_ROW : WHOLE, q->scores);
+    const rows_ahead next = on_diagonal ? (rows_ahead){0} : keys_ahead(a, head, keys + 1);
+    weigh_block(a, q, n, on_diagonal, keys == 0, &next);
     const panel p = {.a = q->scores,
-                     .step = BLOCK,
-                     .offset = a->along,
+                     .step = 1,
+                     .offset = a->down,
                      .b = values.data,
                      .b_leading = values.leading,
                      .c = q->sums,
                      .c_leading = a->padded,
                      .add = keys > 0};
-    attention_multiply(p, rows, a->padded, n, keys == block ? TERMS_TO_ROW : WHOLE);
+    attention_multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
 }
 
 static void attend(const void *context, int64_t task, int64_t slot)
@@ -91,15 +174,20 @@ static void attend(const void *context, int64_t task, int64_t slot)
     const int64_t block = task % a->blocks, row = task / a->blocks, sample = row / a->heads, index = row % a->heads;
     const float *head = (const float *)a->qkv + sample * a->positions * 3 * a->width + index * a->d;
     query_block q = query_block_at(a, a->scratch + slot * a->slot_floats);
+    pack_columns(a, head + block * BLOCK * 3 * a->width, 3 * a->width, block_rows(a, block), q.columns);
+    for (int64_t i = 0; i < BLOCK; i++) {
+        q.most[i] = -INFINITY;
+        q.total[i] = 0;
+    }
     for (int64_t keys = 0; keys <= block; keys++)
-        attend_to_block(a, &q, head + block * BLOCK * 3 * a->width, head, block, keys);
+        attend_to_block(a, &q, head, block, keys);
     float *y = (float *)a->call->outputs[0].data + (sample * a->positions + block * BLOCK) * a->width + index * a->d;
     float *log_sum = (float *)a->call->outputs[1].data + row * a->positions + block * BLOCK;
-    for (int64_t i = 0; i < block_rows(a, block); i++) {
+    for (int64_t i = 0; i < block_rows(a, block); i++)
         for (int64_t column = 0; column < a->d; column++)
             y[i * a->width + column] = q.sums[i * a->padded + column] / q.total[i];
+    for (int64_t i = 0; i < block_rows(a, block); i++)
         log_sum[i] = q.most[i] + td_logf(q.total[i]);
-    }
 }
 
 static size_t scratch_bytes(const td_kernel_call *call, const void *state)
@@ -127,19 +215,21 @@ const td_cpu_kernel TD_KERNEL(causal_attention) = {.op = "causal_attention",
 
 /* The scratch of a head. */
 typedef struct head_work {
-    const float *head, *dy, *log_sum; /* q, k and v are 3 width apart, dy width */
-    panel_rows keys;                  /* of a block of keys, as they are and packed: */
+    const float *head, *dy, *y, *log_sum; /* q, k and v are 3 width apart, dy and y width */
+    panel_rows keys;                      /* of a block of keys, as they are and packed: */
     float *packed_keys, *key_columns, *value_columns;
-    float *queries, *gradients;           /* packed, of a block of queries: q and dy */
-    float *weights, *changes;             /* [BLOCK, BLOCK]: p, ds */
-    float *key_gradient, *value_gradient; /* [BLOCK, padded] */
-    float *shares, *query_gradient;       /* [positions]: dy . y; [positions, padded] */
+    float *queries, *gradients; /* packed, of a block of queries: q and dy */
+    float *weights, *changes;   /* [BLOCK, BLOCK]: p, ds */
+    float *shares;              /* [positions]: dy . y */
+    /* [BLOCK, padded] twice, [positions, padded]; or, if a head's width is whole panels, their places in the result: */
+    float *key_gradient, *value_gradient, *query_gradient;
+    int64_t leading; /* padded, or 3 width */
 } head_work;
 
 static head_work head_work_at(const attention *a, float *memory)
 {
     const int64_t panel_floats = BLOCK * a->padded, column_floats = BLOCK * a->d;
-    head_work w = {.key_columns = memory, .value_columns = memory + column_floats};
+    head_work w = {.key_columns = memory, .value_columns = memory + column_floats, .leading = a->padded};
     w.packed_keys = w.value_columns + column_floats;
     w.queries = w.packed_keys + panel_floats;
     w.gradients = w.queries + panel_floats;
@@ -152,20 +242,58 @@ static head_work head_work_at(const attention *a, float *memory)
     return w;
 }
 
+/* In the order of a panel's terms. The first query sees one key, so that its y is v: in this order dy . y is dy . v to the bit, the
+ * gradient of its score zero, and not what two orders leave of it, of which Adam would make whole steps. */
+static float dot_in_order(const float *x, const float *y, int64_t n)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum = fmaf(x[i], y[i], sum);
+    return sum;
+}
+
+/* Shares of some positions, which their first block of keys needs first. */
+static void share_gradients(const attention *a, head_work *w, int64_t first, int64_t n)
+{
+    for (int64_t i = first; i < first + n; i++) {
+        const float *dy = w->dy + i * a->width, *y = w->y + i * a->width;
+        w->shares[i] = i == 0 ? dot_in_order(dy, y, a->d) : v16_dot(dy, y, a->d);
+    }
+}
+
+/* What is read for the first time after a block of queries met one of keys. */
+static rows_ahead ahead_of(const attention *a, const head_work *w, int64_t block, int64_t keys)
+{
+    const int64_t step = 3 * a->width, next = (block + 1) * BLOCK;
+    if (block + 1 == a->blocks)
+        return keys + 1 < a->blocks ? keys_ahead(a, w->head, keys + 1) : (rows_ahead){0};
+    if (keys > 0)
+        return (rows_ahead){0};
+    return (rows_ahead){.from = {w->head + next * step, w->dy + next * a->width, w->y + next * a->width},
+                        .leading = {step, a->width, a->width},
+                        .n = block_rows(a, block + 1)};
+}
+
 /* The contributions of one block of queries and one of keys. */
 static void differentiate_block(const attention *a, head_work *w, int64_t block, int64_t keys)
 {
     const int64_t rows = block_rows(a, block), n = block_rows(a, keys), step = 3 * a->width, first = block * BLOCK;
     const float *queries = w->head + first * step, *dy = w->dy + first * a->width;
     const bool on_diagonal = keys == block;
+    const diagonal_rule seen = on_diagonal ? COLUMNS_TO_ROW : WHOLE;
     const panel_rows query_rows = rows_in_panels(a, queries, step, rows, w->queries);
     const panel_rows gradient_rows = rows_in_panels(a, dy, a->width, rows, w->gradients);
-    multiply_scores(a, queries, step, w->key_columns, rows, on_diagonal, w->weights);
-    multiply_scores(a, dy, a->width, w->value_columns, rows, on_diagonal, w->changes);
-    for (int64_t row = 0; row < rows; row++)
+    if (keys == 0)
+        share_gradients(a, w, first, rows);
+    multiply_scores(a, queries, step, w->key_columns, rows, seen, w->weights);
+    multiply_scores(a, dy, a->width, w->value_columns, rows, seen, w->changes);
+    const rows_ahead next = ahead_of(a, w, block, keys);
+    for (int64_t row = 0; row < rows; row++) {
+        fetch_row(a, &next, row);
         differentiate_row(w->weights + row * BLOCK, w->changes + row * BLOCK, on_diagonal ? row + 1 : n, a->scale,
                           w->log_sum[first + row], w->shares[first + row]);
-    panel p = {.step = 1, .offset = a->down, .c_leading = a->padded, .add = block > keys};
+    }
+    panel p = {.step = 1, .offset = a->down, .c_leading = w->leading, .add = block > keys};
     p.a = w->weights;
     p.b = gradient_rows.data;
     p.b_leading = gradient_rows.leading;
@@ -180,15 +308,16 @@ static void differentiate_block(const attention *a, head_work *w, int64_t block,
     p.offset = a->along;
     p.b = w->keys.data;
     p.b_leading = w->keys.leading;
-    p.c = w->query_gradient + first * a->padded;
+    p.c = w->query_gradient + first * w->leading;
     p.add = keys > 0;
     attention_multiply(p, rows, a->padded, n, on_diagonal ? TERMS_TO_ROW : WHOLE);
 }
 
-static void unpack_rows(const attention *a, const float *from, int64_t n, float *to)
+/* Unless they are in their place. */
+static void unpack_rows(const attention *a, const head_work *w, const float *from, int64_t n, float *to)
 {
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * 3 * a->width, from + i * a->padded, (size_t)a->d * sizeof *to);
+    for (int64_t i = 0; i < n && from != to; i++)
+        memcpy(to + i * 3 * a->width, from + i * w->leading, (size_t)a->d * sizeof *to);
 }
 
 static void differentiate_keys(const attention *a, head_work *w, int64_t keys, float *out)
@@ -198,20 +327,15 @@ static void differentiate_keys(const attention *a, head_work *w, int64_t keys, f
     pack_columns(a, first_key, step, n, w->key_columns);
     pack_columns(a, first_key + a->width, step, n, w->value_columns);
     w->keys = rows_in_panels(a, first_key, step, n, w->packed_keys);
+    float *key_gradient = out + keys * BLOCK * step + a->width, *value_gradient = key_gradient + a->width;
+    if (a->d == a->padded) {
+        w->key_gradient = key_gradient;
+        w->value_gradient = value_gradient;
+    }
     for (int64_t block = keys; block < a->blocks; block++)
         differentiate_block(a, w, block, keys);
-    unpack_rows(a, w->key_gradient, n, out + keys * BLOCK * step + a->width);
-    unpack_rows(a, w->value_gradient, n, out + keys * BLOCK * step + 2 * a->width);
-}
-
-/* In the order of a panel's terms. The first query sees one key, so that its y is v: in this order dy . y is dy . v to the bit, the
- * gradient of its score zero, and not what two orders leave of it, of which Adam would make whole steps. */
-static float dot_in_order(const float *x, const float *y, int64_t n)
-{
-    float sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum = fmaf(x[i], y[i], sum);
-    return sum;
+    unpack_rows(a, w, w->key_gradient, n, key_gradient);
+    unpack_rows(a, w, w->value_gradient, n, value_gradient);
 }
 
 static void differentiate_head(const void *context, int64_t task, int64_t slot)
@@ -220,19 +344,19 @@ static void differentiate_head(const void *context, int64_t task, int64_t slot)
     const int64_t sample = task / a->heads, index = task % a->heads;
     const int64_t first = sample * a->positions * a->width + index * a->d;
     const int64_t at = sample * a->positions * 3 * a->width + index * a->d;
-    const float *y = (const float *)a->call->inputs[OUTPUT].data + first;
     head_work w = head_work_at(a, a->scratch + slot * a->slot_floats);
     w.head = (const float *)a->qkv + at;
     w.dy = (const float *)a->call->inputs[GRADIENT].data + first;
+    w.y = (const float *)a->call->inputs[OUTPUT].data + first;
     w.log_sum = (const float *)a->call->inputs[LOG_SUM].data + task * a->positions;
     float *out = (float *)a->call->outputs[0].data + at;
-    for (int64_t i = 0; i < a->positions; i++)
-        w.shares[i] = v16_dot(w.dy + i * a->width, y + i * a->width, a->d);
-    if (a->positions > 0)
-        w.shares[0] = dot_in_order(w.dy, y, a->d);
+    if (a->d == a->padded) {
+        w.query_gradient = out;
+        w.leading = 3 * a->width;
+    }
     for (int64_t keys = 0; keys < a->blocks; keys++)
         differentiate_keys(a, &w, keys, out);
-    unpack_rows(a, w.query_gradient, a->positions, out);
+    unpack_rows(a, &w, w.query_gradient, a->positions, out);
 }
 
 static size_t gradient_scratch_bytes(const td_kernel_call *call, const void *state)

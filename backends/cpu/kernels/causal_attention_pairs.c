@@ -29,9 +29,9 @@ static void attend_to_block(const attention *a, query_block *q, const uint16_t *
 {
     const int64_t rows = block_rows(a, block), n = block_rows(a, keys), step = 3 * a->width;
     const uint16_t *first_key = head + keys * BLOCK * step + a->width;
-    pack_columns(a, first_key, step, n, q->keys);
+    pack_columns(a, first_key, step, n, q->columns);
     pack_rows(a, first_key + a->width, step, n, q->values);
-    multiply_scores(a, queries, step, q->keys, rows, keys == block, q->scores);
+    multiply_scores(a, queries, step, q->columns, rows, keys == block, q->scores);
     for (int64_t row = 0; row < rows; row++) {
         weigh_row(a, q, row, keys == block ? row + 1 : n, keys == 0);
         round_along(q->scores + row * BLOCK);

@@ -109,12 +109,12 @@ static inline void gemm_pack_rest(gemm_source s, int64_t line, int64_t lines, in
         _mm_storeu_ps(to + q * width, _mm256_castps256_ps128(r[q]));
 }
 
-/* One full panel of a source stored across; returns the k it has done. The next panel's lines are fetched meanwhile. */
-static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_t k, float *to)
+/* One full panel of a source stored across; returns the k it has done. The next panel's lines are fetched meanwhile, if there is one. */
+static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_t k, bool is_last, float *to)
 {
     int64_t l = 0, whole = width / 8 * 8;
     for (; l + 8 <= k; l += 8) {
-        for (int64_t line = 0; l % 16 == 0 && line < width; line++)
+        for (int64_t line = 0; !is_last && l % 16 == 0 && line < width; line++)
             __builtin_prefetch(gemm_source_at(s, width + line, l).data);
         for (int64_t line = 0; line < whole; line += 8)
             gemm_pack_eight(s, line, l, width, to + l * width + line);
@@ -136,9 +136,9 @@ static inline void gemm_pack_along_fast(gemm_source s, int64_t l, int64_t width,
         to[i] = gemm_element(s, l, i);
 }
 #else
-static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_t k, float *to)
+static inline int64_t gemm_pack_across_fast(gemm_source s, int64_t width, int64_t k, bool is_last, float *to)
 {
-    (void)s, (void)width, (void)k, (void)to;
+    (void)s, (void)width, (void)k, (void)is_last, (void)to;
     return 0;
 }
 
@@ -188,16 +188,22 @@ static inline bool gemm_pack_some_along(gemm_source s, int64_t k, int64_t end, i
 }
 #endif
 
+/* A panel of `width` lines, of which `lines` are there, over k numbers of each. */
+static inline void gemm_pack_panel_across(gemm_source s, int64_t width, int64_t lines, int64_t k, bool is_last,
+                                          float *to)
+{
+    int64_t l = lines == width ? gemm_pack_across_fast(s, width, k, is_last, to) : 0;
+    for (; l < k; l++)
+        for (int64_t i = 0; i < width; i++)
+            to[l * width + i] = i < lines ? gemm_element(s, i, l) : 0.0f;
+}
+
 /* Panels of `width` lines each, `lines` in all, over k numbers of each; `to` has k * width floats for each panel. */
 static inline void gemm_pack_across(gemm_source s, int64_t width, int64_t lines, int64_t k, float *to)
 {
     for (int64_t line = 0; line < lines; line += width, to += k * width) {
-        gemm_source from = gemm_source_at(s, line, 0);
-        int64_t here = lines - line < width ? lines - line : width;
-        int64_t l = here == width ? gemm_pack_across_fast(from, width, k, to) : 0;
-        for (; l < k; l++)
-            for (int64_t i = 0; i < width; i++)
-                to[l * width + i] = i < here ? gemm_element(from, i, l) : 0.0f;
+        const int64_t left = lines - line;
+        gemm_pack_panel_across(gemm_source_at(s, line, 0), width, left < width ? left : width, k, left <= width, to);
     }
 }
 

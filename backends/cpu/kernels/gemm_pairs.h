@@ -44,7 +44,7 @@ static inline void gemm_pack_panels_across(gemm_source s, int64_t width, int64_t
         gemm_source panel = gemm_source_at(s, line, 0), words = panel;
         const int64_t here = lines - line < width ? lines - line : width;
         words.narrow = TD_GEMM_F32;
-        gemm_pack_across(words, width, here, k / 2, to);
+        gemm_pack_panel_across(words, width, here, k / 2, line + width >= lines, to);
         for (int64_t i = 0; k % 2 && i < width; i++)
             pairs_put(to + k / 2 * width + i, i < here ? gemm_bits(panel, i, k - 1) : 0, 0);
     }
