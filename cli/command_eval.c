@@ -9,6 +9,7 @@
 #include "cli/generate.h"
 #include "cli/json.h"
 #include "cli/run_directory.h"
+#include "cli/signals.h"
 
 static td_status *load(const char *checkpoint, td_store *store)
 {
@@ -54,6 +55,7 @@ static td_status *evaluate(const td_arguments *arguments, td_setup *setup)
     if (!status && !evaluation.samples)
         status = TD_ERROR(TD_INVALID_ARGUMENT, "the data has no test part; give one (data.test, data.train_share or "
                                                "data.test_rows, as the format has it), or --part train");
+    td_signals_release(); /* what is left is to print it */
     if (!status)
         status = print(&evaluation, store, td_argument_flag(arguments, "--json"), arguments->out);
     td_store_release(store);
@@ -79,6 +81,7 @@ static td_status *generate(const td_arguments *arguments, td_setup *setup)
         status = load(td_argument(arguments, "--checkpoint"), store);
     if (!status)
         status = td_generate(setup, store, &generation, &text);
+    td_signals_release();
     if (!status && td_argument_flag(arguments, "--json"))
         status = td_json_print(
             json_pack("{s:I, s:s%}", "steps", (json_int_t)td_store_steps(store), "text", text, strlen(text)),
@@ -99,6 +102,7 @@ static td_status *run(const td_arguments *arguments)
     td_config *config = NULL;
     td_setup setup;
     TD_TRY(td_arguments_config(arguments, &config));
+    td_signals_end_at_once(" before there was a result");
     td_status *status = td_setup_open(config, &setup);
     if (!status) {
         status = td_setup_serve_none(&setup);
@@ -106,6 +110,7 @@ static td_status *run(const td_arguments *arguments)
             status = td_argument(arguments, "--generate") ? generate(arguments, &setup) : evaluate(arguments, &setup);
         td_setup_close(&setup);
     }
+    td_signals_release(); /* where it did not come to a result */
     td_config_destroy(config);
     return status;
 }

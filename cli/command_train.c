@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "cli/command.h"
 #include "cli/profiling.h"
+#include "cli/signals.h"
 #include "cli/train_job.h"
 
 static td_status *train_until_signal(td_train_job *j)
@@ -26,8 +27,8 @@ static td_status *train_until_signal(td_train_job *j)
         td_distributed_print(&j->distributed, j->talk);
     }
     if (!j->training.is_further) {
-        td_training_stops(j->distributed.job);
-        td_training_catch_signals();
+        td_signals_stop_job(j->distributed.job);
+        td_signals_catch();
     }
     const int64_t steps = td_store_steps(j->training.store), updates = td_store_updates(j->training.store);
     td_status *status = td_training_run(&j->training);
@@ -45,7 +46,7 @@ static td_status *train(td_train_job *j)
 {
     td_status *status = train_until_signal(j);
     if (!j->distributed.job) /* a rank waits for the others, and a signal is for all of them */
-        td_training_release_signals();
+        td_signals_release();
     return status;
 }
 
@@ -139,7 +140,7 @@ static td_status *work(td_train_job *j)
         td_job_fail(j->distributed.job, status); /* the others do not wait for this one */
     for (int32_t i = 0; others && i < n; i++)
         end_further(&others[i]);
-    td_training_stops(NULL);
+    td_signals_stop_job(NULL);
     td_free(others);
     return status;
 }
@@ -149,11 +150,11 @@ static td_status *serve(const td_train_job *j)
     signal(
         SIGUSR1,
         SIG_IGN); /* records when the workers do: the signal that asks for it, which mpirun hands to all, is theirs */
-    td_training_catch_signals(); /* the workers stop, then this rank may */
-    td_training_stops(j->distributed.job);
+    td_signals_catch(); /* the workers stop, then this rank may */
+    td_signals_stop_job(j->distributed.job);
     td_status *status = td_job_serve(j->distributed.job);
-    td_training_stops(NULL);
-    td_training_release_signals();
+    td_signals_stop_job(NULL);
+    td_signals_release();
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/json.h"
 #include "cli/profiling.h"
 #include "cli/resumed_settings.h"
+#include "cli/signals.h"
 #include "cli/summary.h"
 #include "cli/terminal.h"
 #include "cli/train_job.h"
@@ -138,7 +139,7 @@ static td_status *find_beginning(td_train_job *j)
     if (!j->resumed) /* before there is a folder: the file may be refused */
         TD_TRY(td_weights_import(j->setup.root, j->training.store));
     if (!j->distributed.job)
-        td_training_catch_signals(); /* what has a folder ends as a run does */
+        td_signals_catch(); /* what has a folder ends as a run does */
     TD_TRY(choose_folders(j));
     if (!j->resumed)
         return NULL;
@@ -223,7 +224,9 @@ static td_status *begin_files(td_train_job *j)
 td_status *td_train_prepare(td_train_job *j)
 {
     if (!j->distributed.job) /* mpirun ends the ranks of a job that cannot begin, and they do not speak of that */
-        td_training_catch_early_signals(td_argument_flag(j->arguments, "--resume"));
+        td_signals_end_at_once(td_argument_flag(j->arguments, "--resume")
+                                   ? " before the first step: the run is as it was"
+                                   : " before the first step: no run was begun");
     TD_TRY(td_setup_open_worker(j->config, &j->distributed, &j->setup));
     if (!j->setup.dataset)
         return TD_SECTION_ERROR(j->setup.root, "graph", "training needs data: a section data with format and train");

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/profiling.h"
 #include "cli/shell_word.h"
+#include "cli/signals.h"
 #include "cli/summary.h"
 #include "cli/train_job.h"
 
@@ -62,9 +63,8 @@ static td_status *say_how_to_go_on(const td_train_job *j, td_status *status, con
 td_status *td_train_interrupted(const td_train_job *j)
 {
     const long long done = (long long)j->training.steps, all = (long long)j->setup.steps;
-    td_status *status = done
-                            ? TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_training_stop_reason(), done, all)
-                            : TD_ERROR(TD_CANCELLED, "%s before step 1 of %lld", td_training_stop_reason(), all);
+    td_status *status = done ? TD_ERROR(TD_CANCELLED, "%s after step %lld of %lld", td_signals_reason(), done, all)
+                             : TD_ERROR(TD_CANCELLED, "%s before step 1 of %lld", td_signals_reason(), all);
     if (!j->distributed.leads)
         return status;
     if (!j->training.last_checkpoint)
@@ -79,7 +79,7 @@ static td_status *explain_left_out(const td_train_job *j, td_status *status)
         return status;
     td_status_destroy(status);
     status = TD_ERROR(TD_CANCELLED, "%s after the last step: training is done, the evaluation was left out",
-                      td_training_stop_reason());
+                      td_signals_reason());
     if (!j->training.checkpoints)
         return td_status_help(status, "no checkpoint was written: checkpoint.keep is 0");
     char *eval = command_with(j, "eval", "--checkpoint", ""), *resume = resume_command(j);
@@ -196,7 +196,7 @@ td_status *td_train_repeat_report(const td_train_job *j)
 td_status *td_train_report(td_train_job *j)
 {
     td_status *evaluated =
-        td_evaluate(&j->setup, j->training.store, TD_PART_TEST, td_training_is_asked_to_stop, &j->evaluation);
+        td_evaluate(&j->setup, j->training.store, TD_PART_TEST, td_signals_ask_to_stop, &j->evaluation);
     if (evaluated)
         return explain_left_out(j, evaluated);
     collect_metrics(j);
@@ -213,7 +213,7 @@ td_status *td_train_report(td_train_job *j)
         TD_TRY(td_job_staleness(j->distributed.job, summary.staleness));
     TD_TRY(td_summary_json(&summary, &json));
     td_status *status = td_json_write(json_incref(json), j->run, "summary.json");
-    td_training_release_signals(); /* what is left is to print it */
+    td_signals_release(); /* what is left is to print it */
     char *again = command_with(j, "eval", "--checkpoint", "");
     summary.evaluate = again ? again : "tandem eval";
     if (!status && j->talk)

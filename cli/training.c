@@ -5,132 +5,13 @@
 #include "cli/training.h"
 
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/run_directory.h"
-
-/* ---- signals ---------------------------------------------------------------------------------------------------------- */
-
-static _Atomic(td_session *) running;
-static _Atomic(td_job *) running_job;
-static volatile sig_atomic_t caught;
-
-static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGPIPE};
-enum { N_SIGNALS = sizeof caught_signals / sizeof *caught_signals };
-static struct sigaction actions_before[N_SIGNALS];
-
-/* The first one ends the training after the steps in flight; a second one ends the process, unless it is the next line that
- * nobody reads. */
-static void on_signal(int number)
-{
-    if (caught && number != SIGPIPE) {
-        signal(number, SIG_DFL);
-        raise(number);
-        return;
-    }
-    caught = number;
-    td_session *session = atomic_load(&running);
-    td_job *job = atomic_load(&running_job);
-    if (job)
-        td_job_ask_to_stop(job); /* all workers stop after the same step */
-    else if (session)
-        td_session_stop(session);
-}
-
-void td_training_stops(td_job *job)
-{
-    atomic_store(&running_job, job);
-    if (job && caught)
-        td_job_ask_to_stop(job);
-}
-
-static void (*handler)(int); /* NULL: none of this file's */
-static bool early_clears, early_resumes;
-
-/* With what a handler may call. */
-static void write_error(const char *text)
-{
-    (void)!write(STDERR_FILENO, text, strlen(text));
-}
-
-/* Nothing has begun that would have to be ended well. */
-static void on_early_signal(int number)
-{
-    caught = number;
-    write_error(early_clears ? "\r\033[Ktandem: " : "tandem: "); /* a line of progress may be there */
-    write_error(td_training_stop_reason());
-    write_error(early_resumes ? " before the first step: the run is as it was\n"
-                              : " before the first step: no run was begun\n");
-    _exit(TD_EXIT_INTERRUPTED);
-}
-
-static void catch_with(void (*next)(int))
-{
-    const struct sigaction action = {.sa_handler = next, .sa_flags = SA_RESTART};
-    for (int i = 0; i < N_SIGNALS; i++) {
-        if (!handler)
-            sigaction(caught_signals[i], NULL, &actions_before[i]);
-        if (actions_before[i].sa_handler != SIG_IGN) /* as under nohup */
-            sigaction(caught_signals[i], &action, NULL);
-    }
-    handler = next;
-}
-
-void td_training_catch_early_signals(bool resumes)
-{
-    early_resumes = resumes;
-    early_clears = isatty(STDERR_FILENO);
-    catch_with(on_early_signal);
-}
-
-void td_training_catch_signals(void)
-{
-    if (handler == on_signal)
-        return;
-    caught = 0;
-    catch_with(on_signal);
-}
-
-void td_training_release_signals(void)
-{
-    if (!handler)
-        return;
-    handler = NULL;
-    bool unread = caught == SIGPIPE; /* what is still to be said must not end the process before it is said elsewhere */
-    for (int i = 0; i < N_SIGNALS; i++)
-        if (!unread || caught_signals[i] != SIGPIPE)
-            sigaction(caught_signals[i], &actions_before[i], NULL);
-}
-
-bool td_training_is_asked_to_stop(void)
-{
-    const td_job *job = atomic_load(&running_job);
-    return caught || (job && td_job_is_asked_to_stop(job));
-}
-
-const char *td_training_stop_reason(void)
-{
-    switch (caught) {
-    case SIGTERM:
-        return "ended by SIGTERM";
-    case SIGUSR2:
-        return "ended by SIGUSR2";
-    case SIGHUP:
-        return "ended by SIGHUP (the terminal is gone)";
-    case SIGPIPE:
-        return "ended by SIGPIPE (nobody reads the output any more)";
-    default:
-        return "interrupted";
-    }
-}
-
-/* ---- steps ----------------------------------------------------------------------------------------------------------------- */
+#include "cli/signals.h"
 
 static void print_watched(const td_training *training, const td_step_report *report)
 {
@@ -198,7 +79,7 @@ static bool on_step(void *context, const td_step_report *report)
                      td_clock_ns());
     training->windows++;
     if (!training->setup->distributed || !training->setup->distributed->job)
-        return !training->step_error && !caught;
+        return !training->step_error && !td_signals_came();
     td_job *job = training->setup->distributed->job;
     training->stopped = td_job_stops_at(job) && td_job_stops_at(job) <= training->windows;
     return !training->step_error && !training->stopped;
@@ -209,10 +90,11 @@ static td_status *run_stretch(td_training *training, td_loader *loader, int64_t 
 {
     td_job *job = training->setup->distributed ? training->setup->distributed->job : NULL;
     td_source source = training->dealt.plan ? td_dealt_source_of(&training->dealt) : td_loader_source(loader);
-    atomic_store(&running, training->session);
-    td_status *status = caught && !job ? NULL : td_session_run(training->session, &source, steps, on_step, training);
-    atomic_store(&running, NULL);
-    training->stopped = job ? training->stopped : caught != 0;
+    td_signals_stop_session(training->session);
+    td_status *status =
+        td_signals_came() && !job ? NULL : td_session_run(training->session, &source, steps, on_step, training);
+    td_signals_stop_session(NULL);
+    training->stopped = job ? training->stopped : td_signals_came();
     if (!status) {
         status = training->step_error;
         training->step_error = NULL;
@@ -255,7 +137,6 @@ static td_status *save(td_training *training)
 static void announce_checkpoint(td_training *training)
 {
     const long long steps = (long long)td_store_steps(training->store);
-    const bool by_hand = caught == SIGINT && isatty(STDERR_FILENO);
     char when[48] = "before the first step";
     if (!training->errors || !training->checkpoints)
         return;
@@ -263,7 +144,7 @@ static void announce_checkpoint(td_training *training)
         (void)snprintf(when, sizeof when, "after step %lld", steps);
     td_progress_end(&training->progress);
     td_status *said = TD_ERROR(TD_CANCELLED, "%s %s: writing a checkpoint; another %s ends without it",
-                               td_training_stop_reason(), when, by_hand ? "Ctrl-C" : "signal");
+                               td_signals_reason(), when, td_signals_another());
     td_program_say(said, training->errors);
     td_status_destroy(said);
 }

@@ -58,19 +58,4 @@ typedef struct td_training {
 td_status *td_training_run(td_training *training) TD_MUST_USE;
 void td_training_deinit(td_training *training);
 
-/* The job that a signal asks to stop, from now on, one that has come already too; NULL: none. It outlives that. */
-void td_training_stops(td_job *job);
-/* Until the run's folder is made, or looked into by a run that resumes: the signals below say that nothing has changed and end the
- * process with exit code 130. */
-void td_training_catch_early_signals(bool resumes);
-/* From now on SIGINT, SIGTERM, SIGHUP, SIGUSR2 (which mpirun passes on to its ranks) and SIGPIPE (where they are not ignored) finish the steps in flight and end
- * td_training_run; a second one ends the process. One that came
- * before the run ends it without a step. */
-void td_training_catch_signals(void);
-void td_training_release_signals(void);
-/* Whether one of them came, to another rank of the job too. */
-bool td_training_is_asked_to_stop(void);
-/* "interrupted", and the like. */
-const char *td_training_stop_reason(void);
-
 #endif

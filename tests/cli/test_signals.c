@@ -147,18 +147,22 @@ static void test_a_signal_in_the_evaluation_says_that_training_is_done(void **st
 }
 
 /* The program waits for a pipe to give it the model, so it is certain to be before its first step. */
-static void test_a_signal_before_the_first_step_is_said_and_leaves_no_run(void **state)
+static void test_a_signal_before_the_first_step_or_a_result_is_said_and_leaves_no_run(void **state)
 {
     (void)state;
     static const struct {
+        const char *command, *option;
         int signal;
         const char *said;
-    } cases[] = {{SIGINT, "tandem: interrupted before the first step: no run was begun\n"},
-                 {SIGTERM, "tandem: ended by SIGTERM before the first step: no run was begun\n"}};
-    static const char *const words[] = {"train",      "x.yaml", "--run",          "long", "--set",
-                                        "model=null", "--set",  "graph=pipe.tdg", NULL};
+    } cases[] = {
+        {"train", "--run", SIGINT, "tandem: interrupted before the first step: no run was begun\n"},
+        {"train", "--run", SIGTERM, "tandem: ended by SIGTERM before the first step: no run was begun\n"},
+        {"eval", "--checkpoint", SIGINT, "tandem: interrupted before there was a result\n"},
+        {"eval", "--checkpoint", SIGHUP, "tandem: ended by SIGHUP (the terminal is gone) before there was a result\n"}};
     assert_int_equal(mkfifo("pipe.tdg", 0600), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const words[] = {cases[i].command, "x.yaml", cases[i].option,  "long", "--set",
+                                     "model=null",     "--set",  "graph=pipe.tdg", NULL};
         FILE *errors_of = NULL;
         pid_t child = start_program_by(2, words, &errors_of);
         int pipe_end = open("pipe.tdg", O_WRONLY); /* returns when the program reads */
@@ -284,7 +288,7 @@ int main(void)
         cmocka_unit_test(test_a_signal_announces_no_checkpoint_where_none_is_kept),
         cmocka_unit_test(test_a_signal_in_the_evaluation_says_that_training_is_done),
         cmocka_unit_test(test_a_run_without_a_step_is_resumed_before_the_first),
-        cmocka_unit_test(test_a_signal_before_the_first_step_is_said_and_leaves_no_run),
+        cmocka_unit_test(test_a_signal_before_the_first_step_or_a_result_is_said_and_leaves_no_run),
         cmocka_unit_test(test_a_signal_when_the_folder_appears_leaves_a_run_that_goes_on),
         cmocka_unit_test(test_a_reader_that_goes_away_costs_no_checkpoint),
         cmocka_unit_test(test_a_second_signal_ends_at_once),
