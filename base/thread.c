@@ -39,6 +39,14 @@ void td_thread_run_soon(void)
     (void)syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
+void td_thread_run_aside(void)
+{
+    int policy;
+    struct sched_param priority;
+    if (!pthread_getschedparam(pthread_self(), &policy, &priority) && policy == SCHED_OTHER)
+        (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &priority);
+}
+
 int td_thread_helpers(void)
 {
     td_core_set cores;

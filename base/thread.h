@@ -13,6 +13,10 @@ int td_thread_create(pthread_t *out_thread, void *(*run)(void *argument), void *
  * and to end its sleep at the time it named rather than the usual 50 us later. A refusal costs precision only. */
 void td_thread_run_soon(void);
 
+/* For a thread that works ahead of need: it takes its share of the cores, but when it wakes up it interrupts nobody (SCHED_BATCH). A thread of
+ * another policy than the usual one keeps that. */
+void td_thread_run_aside(void);
+
 /* For a program that has nothing else to do meanwhile, such as one that reads a long file: how many further threads it has cores
  * for, at most TD_MOST_HELPERS. Training has teams instead (base/team.h). */
 enum { TD_MOST_HELPERS = 7 };

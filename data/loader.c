@@ -151,6 +151,7 @@ static void *work(void *self)
     td_loader *loader = self;
     td_record_worker = loader->record_worker;
     td_record_name_thread("data worker");
+    td_thread_run_aside();
     pthread_mutex_lock(&loader->mutex);
     for (int64_t number; (number = claim(loader)) >= 0;) {
         slot *mine = slot_of(loader, number);
