@@ -21,7 +21,9 @@ typedef struct td_cluster_pair {
 
 /* Links the clusters by the graph's edges and these pairs, anew; finds what reaches what. A cycle is an error. */
 td_status *td_cluster_link(td_plan *plan, const td_cluster_pair *more, int64_t n_more) TD_MUST_USE;
-/* stages.c: fills stage[node], which comes as zeros; it never falls along an edge. `order`: topological. */
+/* stages.c: whether there are several, because the optimizer is offloaded or servers have it. */
+bool td_cluster_is_staged(const td_plan *plan);
+/* Fills stage[node], which comes as zeros; it never falls along an edge. `order`: topological. */
 td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const int32_t *order,
                              int32_t *stage) TD_MUST_USE;
 /* Whether an edge from `before` stays within the group of `node`. */

@@ -210,26 +210,31 @@ static td_status *unknown(const td_plan *plan, const char *name)
                         : " (tandem plan CONFIG --json names all)");
 }
 
-/* By name: an op or a parameter, an op that has gone, what ops make, and at last a subgraph and the parameters of a layer, which
- * often is what a subgraph is named after. */
-static td_status *explain(const td_plan *plan, const char *name, td_string *text)
+/* By name: an op or a parameter, an op that has gone, what ops make. */
+static td_status *explain_op_or_value(const td_plan *plan, const char *name, td_string *text, bool *out_found)
 {
     const int32_t value = td_name_map_get(&plan->graph->value_names, name);
     const bool is_source =
         value >= 0 && plan->graph->values[value].producer < 0; /* groups name those that they read, too */
     const int32_t id = is_source ? -1 : find_node(plan, name, text);
+    const td_plan_rewritten *gone = id < 0 ? td_plan_find_rewritten(plan, name) : NULL;
+    *out_found = id >= 0 || gone || value >= 0;
     if (id >= 0)
         return explain_op(plan, id, text);
-    const td_plan_rewritten *gone = td_plan_find_rewritten(plan, name);
     if (gone)
         return explain_rewritten(plan, gone, text);
-    if (value >= 0) {
+    if (value >= 0)
         td_explain_value(plan, value, text);
-        return NULL;
-    }
-    bool found = false;
-    TD_TRY(td_explain_subgraph(plan, name, text, &found));
-    return td_explain_layer(plan, name, text) || found ? NULL : unknown(plan, name);
+    return NULL;
+}
+
+/* All that has the name: a subgraph often has that of its only op, or of a layer, whose parameters come last. */
+static td_status *explain(const td_plan *plan, const char *name, td_string *text)
+{
+    bool known = false, is_subgraph = false;
+    TD_TRY(explain_op_or_value(plan, name, text, &known));
+    TD_TRY(td_explain_subgraph(plan, name, text, &is_subgraph));
+    return known || td_explain_layer(plan, name, text) || is_subgraph ? NULL : unknown(plan, name);
 }
 
 td_status *td_plan_explain(const td_plan *plan, const char *op, char **out_text)

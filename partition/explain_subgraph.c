@@ -9,12 +9,14 @@
  *       it is cut from "interaction+top" behind it: that one waits for "table.0/bag and 25 more -> accel", too
  *
  * The cuts follow from the levels of cluster.c; here they are told by what they are good for: of two subgraphs of a device, either
- * the second waits for something that the first need not wait for, or something waits for the first that need not wait for the second. */
+ * the second waits for something that the first need not wait for, or something waits for the first that need not wait for the second.
+ * Where neither is so they are cut in stages (stages.c). */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "partition/cluster.h"
 #include "partition/explain.h"
 
 enum { MOST_NEIGHBOURS = 6 };
@@ -130,6 +132,8 @@ static void explain_cut(const td_plan *plan, int32_t first, int32_t second, bool
         td_string_format(text, ": %s waits for \"%s\", too", later, plan->clusters[awaited].name);
     else if (waiting >= 0)
         td_string_format(text, ": \"%s\" need not wait for %s", plan->clusters[waiting].name, later);
+    else if (td_cluster_is_staged(plan) && plan->clusters[first].lane == TD_QUEUE_COMPUTE)
+        td_string_append(text, ": gradients leave before all are made, and parameters come as they are needed");
     td_string_append(text, "\n");
 }
 

@@ -24,7 +24,7 @@ typedef struct crossing {
     int32_t n_depths;
 } crossing;
 
-static bool is_cut(const td_plan *plan)
+bool td_cluster_is_staged(const td_plan *plan)
 {
     return (plan->in_job && plan->training) || td_plan_is_offloading(plan);
 }
@@ -183,7 +183,7 @@ td_status *td_cluster_stages(const td_plan *plan, const td_edges *edges, const i
     crossing c = {0};
     int32_t *depth = NULL, *stage_at = NULL;
     td_status *status = NULL;
-    if (!is_cut(plan))
+    if (!td_cluster_is_staged(plan))
         return NULL;
     TD_TRY_OR(status, done, TD_NEW(depth, plan->graph->n_nodes + 1));
     c.n_depths = find_depths(plan, edges, order, depth);

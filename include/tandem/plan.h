@@ -347,7 +347,7 @@ void td_plan_copy_bytes(const td_plan *plan, const int64_t *extents, int64_t *ou
 const char *td_plan_output_name(const td_plan *plan, int32_t index);
 
 /* All facts as JSON (stable names: see docs/plan.md), Graphviz text, the state after a pass, and why an op (one that was
- * grouped or taken away, too) a parameter or a subgraph is where it is, or all parameters of a layer ("table.3"). Text is the caller's: td_text_free.
+ * grouped or taken away, too), a parameter or a subgraph is where it is, or all parameters of a layer ("table.3"). Text is the caller's: td_text_free.
  * Unknown names are errors that name the nearest. */
 td_status *td_plan_json(const td_plan *plan, char **out_text) TD_MUST_USE;
 td_status *td_plan_dot(const td_plan *plan, char **out_text) TD_MUST_USE;

@@ -37,6 +37,8 @@ def main():
     require("3.52 MB" in text and "999 B" in text, "bytes that are copied are no plain units", text)
     require("58.1 MiB of 256 MiB" in text, "memory that is held is not in powers of 1024", text)
     require(REASON in text, "nothing says why the cut run is slower", text)
+    two = {**cut, "devices": [*cut["devices"], {**cut["devices"][0], "name": "other"}]}
+    require("accel and other are emulated: some of this machine's own cores do their work" in compare(two, single), "two devices are one", text)
     require(REASON not in compare(single, cut), "the faster run has a reason to be slow", text)
     require(REASON not in compare(summary(60, "emulated", 256 << 20), single), "a faster cut run has a reason to be slow", text)
     require(REASON not in compare(summary(105, "opencl", 256 << 20), single), "a real device is called emulated", text)

@@ -49,6 +49,19 @@ static void test_parameters_state_and_updates_go_to_the_host_and_replicas_stay(v
     model_end(&m);
 }
 
+static void test_explain_says_why_a_layer_is_cut_from_the_next(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    model m = deep_model();
+    assert_ok(model_plan(&m, deep_logit(&m)));
+    const char *first = m.plan->clusters[cluster_of(m.plan, "a/linear")].name;
+    assert_ok(td_plan_explain(m.plan, first, &text));
+    assert_contains(text, " behind it: gradients leave before all are made, and parameters come as they are needed\n");
+    td_text_free(text);
+    model_end(&m);
+}
+
 static void test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with_it(void **state)
 {
     (void)state;
@@ -422,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters_state_and_updates_go_to_the_host_and_replicas_stay),
+        cmocka_unit_test(test_explain_says_why_a_layer_is_cut_from_the_next),
         cmocka_unit_test(test_a_rule_for_updates_offloads_without_the_key_and_holds_back_with_it),
         cmocka_unit_test(test_what_forward_reads_first_stays_in_every_precision),
         cmocka_unit_test(test_a_rule_that_sends_an_update_to_a_third_device_is_refused),

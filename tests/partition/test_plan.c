@@ -431,6 +431,10 @@ static void test_explain_counts_the_cuts_that_it_does_not_tell(void **state)
     assert_int_equal(told, 6);
     assert_contains(text, "\n  it is cut from 5 more behind it\n");
     td_text_free(text);
+    assert_ok(td_plan_explain(m.plan, "host0", &text)); /* an op, and the subgraph of it alone */
+    assert_contains(text, "host0 (tanh) runs on cpu\n");
+    assert_contains(text, "\nsubgraph \"host0\" (1 op, about ");
+    td_text_free(text);
     model_end(&m);
 }
 
