@@ -11,7 +11,8 @@ enum {
     UNIT_ROWS = 48, /* what a thread gets at least, when a sum may be cut into parts instead */
     UNIT_COLUMNS = 64,
     PART_K = 512,      /* no part of a sum is shorter */
-    PIECES_EACH = 2,   /* for a thread, if they are not tiny: threads are not equally fast all the time */
+    PIECES_EACH = 4,   /* for a thread, at most */
+    PACKING = 32,      /* products in the time that it takes to pack an element */
     TILE_COLUMNS = 32, /* tiles are multiples of this: every instruction set's registers */
     ALIGNMENT_FLOATS = 16
 };
@@ -74,43 +75,59 @@ static int64_t part_k_of(const td_gemm_shape *shape)
     return parts == 1 ? shape->k : round_up(td_divide_up(shape->k, parts), UNIT_COLUMNS);
 }
 
-/* Rows and columns of tiles, so that there are at least `wanted` and packing is least: every row of tiles packs B again,
- * every column of tiles packs A again, or reads it, which costs half of it at most. */
-static void cut_into_tiles(const td_gemm_own_kernels *kernels, const td_gemm_shape *shape, int64_t wanted,
-                           td_gemm_own_cut *cut)
+/* How long the pieces of a cut take, in products of one k, if each thread takes the next when it is free. */
+static double time_of(const td_gemm_own_cut *cut, int64_t products, int32_t threads, int64_t cost_of_a)
 {
-    const int64_t unit = kernels->rows;
-    const int64_t cost_of_a = td_gemm_reads_rows(kernels, shape->transpose_a, shape->narrow) ? 1 : 2, cost_of_b = 2;
-    int64_t most_rows = td_divide_up(shape->m, unit * 2), most_columns = td_divide_up(shape->n, TILE_COLUMNS);
-    int64_t best = INT64_MAX;
-    for (int64_t columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS); columns <= most_columns; columns++) {
-        int64_t rows = td_clamp(td_divide_up(wanted, columns), 1, most_rows);
-        int64_t packing = rows * shape->n * cost_of_b + columns * shape->m * cost_of_a;
-        if (rows * columns < wanted && columns < most_columns)
-            continue;
-        if (packing < best) {
-            best = packing;
-            cut->tile_m = round_up(td_divide_up(shape->m, rows), unit);
-            cut->tile_n = round_up(td_divide_up(shape->n, columns), TILE_COLUMNS);
+    const double rounds = (double)td_divide_up(cut->tiles_m * cut->tiles_n * products, threads);
+    const double packing = PACKING * ((double)cut->tile_m * (double)cost_of_a / 2 + (double)cut->tile_n);
+    return rounds * ((double)cut->tile_m * (double)cut->tile_n + packing);
+}
+
+/* Tiles of so many rows and columns of them. */
+static td_gemm_own_cut tiles_of(const td_gemm_shape *shape, int64_t rows, int64_t columns, int64_t unit)
+{
+    td_gemm_own_cut cut = {.tile_m = round_up(td_divide_up(shape->m, rows), unit),
+                           .tile_n = round_up(td_divide_up(shape->n, columns), TILE_COLUMNS)};
+    cut.tiles_m = td_divide_up(shape->m, cut.tile_m);
+    cut.tiles_n = td_divide_up(shape->n, cut.tile_n);
+    return cut;
+}
+
+/* What takes the least time of all tiles of so many columns, up to `most` for each of `products` (parts of sums are as many again):
+ * for every number of rounds, as many rows as they have room for. A tile packs its part of B, and of A, or reads it, which costs
+ * half of that at most; so few tiles are best, if threads get equal shares. */
+static td_gemm_own_cut cut_into_tiles(const td_gemm_own_kernels *kernels, const td_gemm_shape *shape, int64_t products,
+                                      int64_t most, int32_t threads)
+{
+    const int64_t cost_of_a = td_gemm_reads_rows(kernels, shape->transpose_a, shape->narrow) ? 1 : 2;
+    const int64_t most_rows = td_divide_up(shape->m, kernels->rows * 2),
+                  most_columns = td_divide_up(shape->n, TILE_COLUMNS),
+                  least_columns = td_divide_up(shape->n, TD_GEMM_PACKED_COLUMNS);
+    td_gemm_own_cut best = tiles_of(shape, 1, least_columns, kernels->rows);
+    double least = time_of(&best, products, threads, cost_of_a);
+    for (int64_t columns = least_columns; columns <= most_columns && columns <= most; columns++)
+        for (int64_t rounds = 1; rounds <= PIECES_EACH; rounds++) {
+            const int64_t room = td_clamp(rounds * threads / (products * columns), 1, most_rows);
+            const td_gemm_own_cut cut = tiles_of(shape, td_clamp(most / columns, 1, room), columns, kernels->rows);
+            const double time = time_of(&cut, products, threads, cost_of_a);
+            if (time < least) {
+                least = time;
+                best = cut;
+            }
         }
-        if (rows == 1)
-            break;
-    }
-    cut->tiles_m = td_divide_up(shape->m, cut->tile_m);
-    cut->tiles_n = td_divide_up(shape->n, cut->tile_n);
+    return best;
 }
 
 td_gemm_own_cut td_gemm_own_cut_of(const td_gemm_own_kernels *kernels, const td_gemm_shape *capacity,
                                    const td_gemm_shape *shape, int32_t threads)
 {
-    td_gemm_own_cut cut = {.tile_k = part_k_of(shape)};
-    td_gemm_shape turned = turned_if(is_turned(capacity), shape);
-    cut.parts = td_divide_up(shape->k, cut.tile_k);
-    double worth = flops_of(shape) / PIECE_FLOPS;
-    int64_t wanted = threads == 1 ? 1 : (int64_t)threads * PIECES_EACH;
-    if (worth < (double)wanted)
-        wanted = worth < 1 ? 1 : (int64_t)worth;
-    cut_into_tiles(kernels, &turned, td_divide_up(wanted, shape->batch * cut.parts), &cut);
+    const td_gemm_shape turned = turned_if(is_turned(capacity), shape);
+    const int64_t part_k = part_k_of(shape), parts = td_divide_up(shape->k, part_k), products = shape->batch * parts;
+    const double worth = flops_of(shape) / PIECE_FLOPS, most = (double)threads * PIECES_EACH;
+    const int64_t pieces = threads == 1 || worth < 1 ? 1 : (int64_t)(worth < most ? worth : most);
+    td_gemm_own_cut cut = cut_into_tiles(kernels, &turned, products, td_divide_up(pieces, products), threads);
+    cut.tile_k = part_k;
+    cut.parts = parts;
     return cut;
 }
 

@@ -360,6 +360,27 @@ static void test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone(v
             }
 }
 
+static void test_own_cuts_give_threads_equal_shares_of_few_tiles(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+        int32_t threads;
+        int64_t tiles_m, tiles_n;
+    } cases[] = {{2048, 1024, 624, 2, 1, 2}, /* as many as threads */
+                 {2048, 1536, 384, 2, 1, 4}, /* three, which n asks for, would keep one of them waiting */
+                 {2048, 1536, 384, 3, 1, 3},
+                 {4096, 256, 384, 4, 4, 1},
+                 {8, 64, 64, 4, 1, 1}}; /* not worth waking anybody */
+    const td_gemm_own_kernels kernels = {.rows = TD_GEMM_OWN_ROWS, .reads_rows = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const td_gemm_shape shape = {.batch = 1, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k};
+        const td_gemm_own_cut cut = td_gemm_own_cut_of(&kernels, &shape, &shape, cases[i].threads);
+        assert_int_equal(cut.tiles_m, cases[i].tiles_m);
+        assert_int_equal(cut.tiles_n, cases[i].tiles_n);
+    }
+}
+
 /* More shapes than the cache of primitives has room for, twice over. */
 static void test_new_extents_are_prepared_at_first_use_and_forgotten_in_time(void **state)
 {
@@ -428,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_bits_do_not_depend_on_the_capacity),
         cmocka_unit_test(test_cuts_cover_everything_and_keep_few_parts),
         cmocka_unit_test(test_own_cuts_cover_everything_and_parts_depend_on_the_shape_alone),
+        cmocka_unit_test(test_own_cuts_give_threads_equal_shares_of_few_tiles),
         cmocka_unit_test(test_new_extents_are_prepared_at_first_use_and_forgotten_in_time),
         cmocka_unit_test(test_every_failed_allocation_is_an_error_without_a_leak),
     };
