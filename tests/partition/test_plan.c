@@ -412,7 +412,7 @@ static void test_explain_counts_the_cuts_that_it_does_not_tell(void **state)
 {
     (void)state;
     enum { PAIRS = 10 };
-    char *text = NULL, names[PAIRS][2][8];
+    char *text = NULL, names[PAIRS][2][16];
     model m = model_begin(4);
     td_add_device(&m.options, "accel", "emulated:memory=8MiB");
     const td_value root = td_target(td_linear(m.x, 4, "root"), "accel");
