@@ -65,11 +65,12 @@ TD_PREFETCHES void td_cpu_lookup_prefetch(const td_cpu_lookup *lookup, int64_t p
     td_prefetch_row(td_cpu_lookup_row(lookup, position), lookup->dim * (lookup->dtype == TD_F32 ? 4 : 2));
 }
 
-/* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. */
+/* How many bags (of `per_bag` rows each, on average) make a piece of work worth sharing: a function of shape alone. A short row
+ * takes as long as a line of memory. */
 static inline int64_t td_cpu_lookup_block(int64_t bags, int64_t rows, int64_t dim)
 {
-    enum { FLOATS = 65536 };
-    const int64_t per_bag = (bags ? rows / bags + 1 : 1) * (dim ? dim : 1);
+    enum { FLOATS = 65536, LINE = 16 };
+    const int64_t per_bag = (bags ? rows / bags + 1 : 1) * (dim > LINE ? dim : LINE);
     return per_bag < FLOATS ? FLOATS / per_bag : 1;
 }
 

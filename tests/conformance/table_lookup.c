@@ -24,6 +24,8 @@ const conformance_case lookup_cases[] = {
     {"embedding_bag", "f32[50,5] i64[B]{N}<50 f32[N]", "pooling=mean", 9, 40, 0},
     {"embedding_bag", "f32[30,12] i64[B]<30", NULL, 7, 0, 0},
     {"embedding_bag", "f32[30,3] i64[B,4]<30 f32[B,4]", NULL, 7, 0, 0},
+    {"embedding_bag", "f32[30,16] i64[B]<30 f32[B]", NULL, 70, 0, 0},
+    {"embedding_bag", "bf16[30,16] i32[B]<30 f32[B]", "pooling=mean", 9, 0, CASE_NO_GRADIENT},
     {"embedding_bag", "f32[30,1] i64[B,4]<30", "pooling=mean", 7, 0, 0},
     {"embedding_bag", "f32[30,67] i64[B]{N}<30", "dense=true", 7, 20, 0},
     {"embedding_bag", "f32[2000,16] i64[B]{N}<2000", NULL, 1500, 4000, CASE_NO_GRADIENT},

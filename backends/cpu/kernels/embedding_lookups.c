@@ -75,6 +75,18 @@ static void pool(const part *p, int64_t first, int64_t last, ahead *a)
     }
 }
 
+/* Bags of one id and 16 columns: a row times its weight. */
+static void scale_rows(const part *p, int64_t begin, int64_t end, ahead *a)
+{
+    const td_cpu_lookup *lookup = &p->bags.lookup;
+    for (int64_t i = begin; i < end && good_until(a, i + 1); i++) {
+        if (i + TD_LOOKUP_PREFETCH < end)
+            td_cpu_lookup_prefetch(lookup, i + TD_LOOKUP_PREFETCH);
+        const v16 row = td_bag_load16(td_cpu_lookup_row(lookup, i), lookup->dtype, 0);
+        v16_store(p->out + i * p->pitch, v16_fma(v16_set(p->bags.weights[i]), row, v16_set(0)));
+    }
+}
+
 static void run_rows(part *p, int64_t first, int64_t last)
 {
     td_cpu_lookup *lookup = &p->bags.lookup;
@@ -90,6 +102,8 @@ static void run_rows(part *p, int64_t first, int64_t last)
         td_cpu_lookup_prefetch(lookup, i);
     if (p->plain)
         copy_rows(p, first, last, &a);
+    else if (!lookup->ids.offsets && lookup->ids.length == 1 && lookup->dim == 16 && p->bags.weights)
+        scale_rows(p, first, last, &a);
     else
         pool(p, first, last, &a);
 }
