@@ -125,7 +125,8 @@ typedef struct td_device_properties {
 
 enum td_queue_flags {
     TD_QUEUE_SHARES_CORES = 1,   /* other queues have some of the same cores: threads that wait must sleep, not spin */
-    TD_QUEUE_SUBMITTER_WAITS = 2 /* right after it submitted: the device may do the work in the thread that submits */
+    TD_QUEUE_SUBMITTER_WAITS = 2 /* right after it submitted, and is always the same thread: the device may do the
+                                    work in it */
 };
 
 typedef enum td_queue_kind { TD_QUEUE_COMPUTE = 0, TD_QUEUE_TO_DEVICE, TD_QUEUE_TO_HOST } td_queue_kind;
@@ -157,7 +158,7 @@ typedef struct td_backend_api {
 
     /* Required. Options: "key=value,key=value" ("memory=256MiB,cores=1,link=12GB/s"); an unknown key is an error. */
     td_status *(*device_open)(const td_host_services *host, const char *options, td_device **out_device);
-    void (*device_close)(td_device *device);
+    void (*device_close)(td_device *device); /* never NULL */
     void (*device_properties)(td_device *device, td_device_properties *out_properties);
     /* Whether the device can run this op at these dtypes and shapes; if not, a reason. Must not depend on extents below
      * capacity. Thread-safe. */
