@@ -221,10 +221,18 @@ typedef struct head_work {
     float *queries, *gradients; /* packed, of a block of queries: q and dy */
     float *weights, *changes;   /* [BLOCK, BLOCK]: p, ds */
     float *shares;              /* [positions]: dy . y */
-    /* [BLOCK, padded] twice, [positions, padded]; or, if a head's width is whole panels, their places in the result: */
+    /* [BLOCK, padded] twice, [positions, padded]; or their places in the result: */
     float *key_gradient, *value_gradient, *query_gradient;
     int64_t leading; /* padded, or 3 width */
 } head_work;
+
+/* Whether gradients are summed where they belong, without a copy, if they are whole panels. Those of a long text are read and written again
+ * for every block, and rows so far apart may fall into the same sets of a cache. */
+static bool sums_in_place(const attention *a)
+{
+    enum { FEW_BLOCKS = 8 };
+    return a->d == a->padded && a->blocks <= FEW_BLOCKS;
+}
 
 static head_work head_work_at(const attention *a, float *memory)
 {
@@ -328,7 +336,7 @@ static void differentiate_keys(const attention *a, head_work *w, int64_t keys, f
     pack_columns(a, first_key + a->width, step, n, w->value_columns);
     w->keys = rows_in_panels(a, first_key, step, n, w->packed_keys);
     float *key_gradient = out + keys * BLOCK * step + a->width, *value_gradient = key_gradient + a->width;
-    if (a->d == a->padded) {
+    if (sums_in_place(a)) {
         w->key_gradient = key_gradient;
         w->value_gradient = value_gradient;
     }
@@ -350,7 +358,7 @@ static void differentiate_head(const void *context, int64_t task, int64_t slot)
     w.y = (const float *)a->call->inputs[OUTPUT].data + first;
     w.log_sum = (const float *)a->call->inputs[LOG_SUM].data + task * a->positions;
     float *out = (float *)a->call->outputs[0].data + at;
-    if (a->d == a->padded) {
+    if (sums_in_place(a)) {
         w.query_gradient = out;
         w.leading = 3 * a->width;
     }
