@@ -125,8 +125,8 @@ typedef struct td_device_properties {
 
 enum td_queue_flags {
     TD_QUEUE_SHARES_CORES = 1,   /* other queues have some of the same cores: threads that wait must sleep, not spin */
-    TD_QUEUE_SUBMITTER_WAITS = 2 /* right after it submitted, and is always the same thread: the device may do the
-                                    work in it */
+    TD_QUEUE_SUBMITTER_WAITS = 2 /* right after it submitted: the device may do the work in the submitting thread, the
+                                    lane's own; a step whose loss is not finite is looked at again from another */
 };
 
 typedef enum td_queue_kind { TD_QUEUE_COMPUTE = 0, TD_QUEUE_TO_DEVICE, TD_QUEUE_TO_HOST } td_queue_kind;
