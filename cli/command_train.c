@@ -81,7 +81,7 @@ static void *further_main(void *argument)
     f->status = train(&f->job);
     if (!f->status || td_status_code(f->status) == TD_CANCELLED) {
         td_status_destroy(f->status);
-        f->status = td_distributed_end(&f->job.distributed);
+        f->status = td_distributed_meet(&f->job.distributed);
     }
     if (f->status)
         td_job_fail(f->job.distributed.job, f->status);
@@ -128,8 +128,10 @@ static td_status *work(td_train_job *j)
         status = start_further(j, 1 + i, &others[i]);
     if (!status)
         status = train(j);
+    /* No worker leaves before all have done all: where a loss does not end the job work may come back to it, and a signal to any of
+     * them reaches the one that still evaluates. */
     if (!status || td_status_code(status) == TD_CANCELLED) {
-        td_status *ended = td_distributed_end(&j->distributed);
+        td_status *ended = td_distributed_meet(&j->distributed);
         if (status && !ended)
             ended = status;
         else

@@ -211,11 +211,6 @@ bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status
     return !*status && !done;
 }
 
-td_status *td_distributed_end(const td_distributed *d)
-{
-    return d->job && td_job_recovers(d->job) ? td_distributed_meet(d) : NULL;
-}
-
 /* ---- a worker's run ------------------------------------------------------------------------------------------------------------ */
 
 void td_distributed_options(const td_distributed *d, td_section root, td_train_options *options)

@@ -27,8 +27,6 @@ void td_distributed_close(td_distributed *d, const td_status *error);
 /* After work that ended with *status: whether it was a rank that is lost, and the ranks that are left begin again. Then *status is
  * none, this rank may have another role, and *out_loss says who was lost: td_free it. */
 bool td_distributed_go_on(td_distributed *d, td_section root, td_status **status, char **out_loss);
-/* Where a loss does not end the job, no worker leaves before all have done all: work may come back to it. */
-td_status *td_distributed_end(const td_distributed *d) TD_MUST_USE;
 /* After td_distributed_close: MPI could not be finalized, and the process must leave by _exit. */
 bool td_distributed_must_leave(void);
 

@@ -144,7 +144,8 @@ def left_out():
     with tempfile.TemporaryDirectory(prefix="mpi_") as folder:
         pathlib.Path(folder, "model.yaml").write_text(MODEL)
         steps = ("ps.servers=1", "train.steps=8")
-        for name, rank, which in (("all", None, signal.SIGUSR2), ("first", 0, signal.SIGTERM), ("server", 2, signal.SIGTERM)):
+        for name, rank, which in (("all", None, signal.SIGUSR2), ("first", 0, signal.SIGTERM), ("second", 1, signal.SIGTERM),
+                                  ("server", 2, signal.SIGTERM)):
             job = Job(folder, 3, name, *steps, "data.test_rows=1000000000", more=())  # hours of it
             job.reach(8)
             if rank is None:

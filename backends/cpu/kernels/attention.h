@@ -87,7 +87,7 @@ static inline int64_t block_rows(const attention *a, int64_t block)
 typedef enum diagonal_rule {
     WHOLE,            /* nothing */
     COLUMNS_TO_ROW,   /* c[i][j] with j > i is not asked for */
-    COLUMNS_FROM_ROW, /* nor is j < i */
+    COLUMNS_FROM_ROW, /* c[i][j] with j < i is not asked for */
     TERMS_TO_ROW,     /* terms beyond the row are zero */
     TERMS_FROM_ROW    /* terms before the row are zero */
 } diagonal_rule;

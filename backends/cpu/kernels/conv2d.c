@@ -3,8 +3,8 @@
  *
  * Planes are laid out with zeros around them (for the gradient also between pixels, where windows skip some), a few samples at
  * a time; then every window lies inside, and its taps are at fixed offsets from its first pixel. The filters are packed so
- * that neighbouring output channels lie side by side. A panel (panel.h) is a few neighbouring pixels times 8 or 16 channels:
- * no window is ever copied, and no sum leaves the registers within a chunk. */
+ * that neighbouring output channels lie side by side. A panel (panel.h) is a few neighbouring pixels times 8 or 16 channels,
+ * or where there are few of these the other way round (pixels.h): no window is ever copied, and no sum leaves the registers within a chunk. */
 #include "backends/cpu/kernels/conv2d.h"
 #include "backends/cpu/kernels/pixels.h"
 
