@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "tests/conformance/conformance.h"
 
-enum { SOAK_STEPS = 10000, ELEMENTS = 16 };
+enum { SOAK_STEPS = 10000, ELEMENTS = 16, RANGES = 7, RANGE_ROOM = 5000 };
 
 typedef struct lanes {
     const td_backend_api *api;
@@ -97,16 +97,16 @@ static td_status *check_copies(lanes *l)
 /* All sizes as one list, an empty range among them, and back; each range is followed by a byte that nobody may write. */
 static td_status *list_there_and_back(lanes *l, unsigned char *host)
 {
-    static const size_t sizes[] = {1, 0, 63, 64, 65, 4097, 3};
-    enum { RANGES = sizeof sizes / sizeof *sizes, ROOM = 5000 };
+    static const size_t sizes[RANGES] = {1, 0, 63, 64, 65, 4097, 3};
     td_copy_range there[RANGES], back[RANGES];
-    unsigned char *returned = host + RANGES * ROOM;
-    TD_TRY(l->api->allocate(l->device, (size_t)RANGES * ROOM, &l->x));
+    unsigned char *returned = host + RANGES * RANGE_ROOM;
+    TD_TRY(l->api->allocate(l->device, (size_t)RANGES * RANGE_ROOM, &l->x));
     for (int i = 0; i < RANGES; i++) {
-        unsigned char *device = (unsigned char *)l->x + i * ROOM, *from = host + i * ROOM, *to = returned + i * ROOM;
-        for (size_t k = 0; k < ROOM; k++)
+        unsigned char *device = (unsigned char *)l->x + i * RANGE_ROOM, *from = host + i * RANGE_ROOM,
+                      *to = returned + i * RANGE_ROOM;
+        for (size_t k = 0; k < RANGE_ROOM; k++)
             from[k] = (unsigned char)(k * 131 + (size_t)i + 1);
-        memset(to, 0xee, ROOM);
+        memset(to, 0xee, RANGE_ROOM);
         there[i] = (td_copy_range){device, from, sizes[i]};
         back[i] = (td_copy_range){to, device, sizes[i]};
     }
@@ -120,8 +120,8 @@ static td_status *list_there_and_back(lanes *l, unsigned char *host)
     l->api->release(l->device, l->x);
     l->x = NULL;
     for (int i = 0; i < RANGES; i++)
-        if (memcmp(host + i * ROOM, returned + i * ROOM, sizes[i]) != 0 ||
-            returned[(size_t)(i * ROOM) + sizes[i]] != 0xee)
+        if (memcmp(host + i * RANGE_ROOM, returned + i * RANGE_ROOM, sizes[i]) != 0 ||
+            returned[(size_t)(i * RANGE_ROOM) + sizes[i]] != 0xee)
             return TD_ERROR(TD_INTERNAL, "range %d of a list, %zu bytes, is not what it was, or wrote more", i,
                             sizes[i]);
     return NULL;
@@ -131,7 +131,7 @@ static td_status *check_lists(lanes *l)
 {
     if (!l->api->copy_ranges)
         return NULL;
-    unsigned char *host = td_calloc(2 * 7 * 5000, 1);
+    unsigned char *host = td_calloc(2 * RANGES * RANGE_ROOM, 1);
     if (!host)
         return TD_ERROR(TD_OUT_OF_MEMORY, "out of memory for a list of copies");
     td_status *status = list_there_and_back(l, host);
